@@ -1,0 +1,63 @@
+# One Makefile: the same commands for a person, for CI and in the README.
+#   make demo    set up on first use, then run the demonstration
+#   make test    set up on first use, then run every test
+#   make check   style, types, layers, spelling
+#   make bench   ours beside what people use, as ratios
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: setup demo test check bench clean
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help:
+	@sed -n 's/^#   //p' Makefile
+
+# Stamps make a second run quick: nothing is installed again unless what we ask for changed.
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "regard needs Python 3.11 or newer, and '$(PYTHON)' was not found. Install it, or name yours: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "regard needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name a newer one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "'$(PYTHON)' has no venv module. On Debian or Ubuntu: apt-get install python3-venv; then run make again." >&2; exit 1; }
+	@echo "creating $(VENV)" >&2
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing regard (the first time takes a minute)" >&2
+	@$(PIP) install --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "installing the tools for tests and checks" >&2
+	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed
+	@echo "installing what the benchmarks compare with" >&2
+	@$(PIP) install --constraint constraints.txt --editable '.[bench]'
+	@touch $@
+
+setup: $(VENV)/.installed-dev
+
+demo: $(VENV)/.installed
+	@$(BIN)/regard demo
+
+test: $(VENV)/.installed-dev
+	@$(BIN)/python -m pytest -n auto
+
+check: $(VENV)/.installed-dev
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/codespell
+
+bench: $(VENV)/.installed-bench
+	@for each in bench/*.py; do echo "== $$each" >&2; $(BIN)/python $$each || exit 1; done
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,1 @@
+"""Lines to examples to batches: corpora, the phrasebook, the store, batching."""

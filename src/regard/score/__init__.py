@@ -1,0 +1,1 @@
+"""Strings or alignments in, numbers out."""

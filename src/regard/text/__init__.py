@@ -1,0 +1,1 @@
+"""A line of text to token ids and back."""
