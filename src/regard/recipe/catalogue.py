@@ -1,0 +1,132 @@
+"""The settings as data: every key with its type, default and meaning, for `show`, `explain`, errors and editors."""
+
+import json
+import re
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from regard.recipe.settings import Recipe
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One thing a run may be told."""
+
+    key: str
+    name: str
+    allowed: str
+    default: str
+    meaning: str
+
+    @property
+    def paper(self) -> str:
+        """The papers and sections its meaning cites, if any."""
+        cited = re.findall(r"\(?([A-Z][\w&. ]*?(?:et al\.)? (?:19|20)\d\d)|(§[\d.]+)", self.meaning)
+        return "; ".join(author or f"Vaswani et al. 2017, {section}" for author, section in cited)
+
+
+@cache
+def catalogue() -> tuple[Setting, ...]:
+    """Every setting of every section, in the order they are declared."""
+    return tuple(_walk(Recipe, ""))
+
+
+def find_setting(key: str) -> Setting:
+    """The setting with this key, or the only one with this last name; else an error that names the nearest."""
+    settings = catalogue()
+    exact = [each for each in settings if each.key == key]
+    named = exact or [each for each in settings if each.name == key]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        raise ValueError(f"'{key}' could be {' or '.join(each.key for each in named)}; write the whole key")
+    near = get_close_matches(key, [each.key for each in settings], n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise ValueError(f"there is no setting '{key}'{hint}")
+
+
+def json_schema() -> str:
+    """The recipe's JSON schema, for editors that complete and check TOML."""
+    schema = Recipe.model_json_schema()
+    return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=2) + "\n"
+
+
+def _walk(section: type[BaseModel], prefix: str) -> Iterator[Setting]:
+    for name, field in section.model_fields.items():
+        key = f"{prefix}{name}"
+        inner = list(_sections(field.annotation))
+        if not inner:
+            yield Setting(key, name, _allowed(field), _default(field), _meaning(field))
+        elif len(inner) == 1:
+            yield from _walk(inner[0], f"{key}.")
+        else:
+            yield Setting(
+                key, name, "a corpus" if name != "train" else "a list of corpora", _default(field), _meaning(field)
+            )
+            if name == "train":
+                seen: dict[str, Setting] = {}
+                for each in inner:
+                    for setting in _walk(each, f"{key}."):
+                        seen.setdefault(setting.key, setting)
+                yield from seen.values()
+
+
+def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The settings classes inside a type, whatever wraps them."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _sections(argument)
+
+
+def _meaning(field: FieldInfo) -> str:
+    return " ".join((field.description or "").split())
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "must be given"
+    return "unset" if field.default is None else _literal(field.default)
+
+
+def _literal(value: object) -> str:
+    """A value as TOML writes it."""
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+
+
+def _allowed(field: FieldInfo) -> str:
+    """What a setting takes, in words."""
+    bounds = [_bound(rule) for rule in field.metadata]
+    return " ".join([_type(field.annotation), *filter(None, bounds)])
+
+
+def _bound(rule: Any) -> str:
+    words = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
+    return ", ".join(f"{sign} {getattr(rule, name)}" for name, sign in words.items() if hasattr(rule, name))
+
+
+def _type(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a string", type(None): "unset"}
+    if annotation in names:
+        return names[annotation]
+    if origin is Literal:
+        return "one of " + ", ".join(str(each) for each in arguments)
+    if origin is Annotated:
+        return " ".join([_type(arguments[0]), *filter(None, (_rule(each) for each in arguments[1:]))])
+    if origin in (Union, types.UnionType):
+        return " or ".join(_type(each) for each in arguments)
+    if origin is tuple:
+        return "a list: " + _type(arguments[0])
+    return str(annotation)
+
+
+def _rule(rule: Any) -> str:
+    return " ".join(filter(None, map(_bound, rule.metadata))) if isinstance(rule, FieldInfo) else ""
