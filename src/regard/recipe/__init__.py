@@ -2,6 +2,7 @@
 
 from regard.recipe.catalogue import Setting, catalogue, find_setting, json_schema
 from regard.recipe.load import dump, load, parse
+from regard.recipe.render import render
 from regard.recipe.settings import (
     Corpus,
     Data,
@@ -37,4 +38,5 @@ __all__ = [
     "json_schema",
     "load",
     "parse",
+    "render",
 ]

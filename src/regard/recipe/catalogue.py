@@ -59,23 +59,25 @@ def json_schema() -> str:
 
 
 def _walk(section: type[BaseModel], prefix: str) -> Iterator[Setting]:
+    """The settings of a section and of the sections inside it."""
     for name, field in section.model_fields.items():
         key = f"{prefix}{name}"
         inner = list(_sections(field.annotation))
-        if not inner:
-            yield Setting(key, name, _allowed(field), _default(field), _meaning(field))
-        elif len(inner) == 1:
+        if inner and field.annotation is inner[0]:
             yield from _walk(inner[0], f"{key}.")
-        else:
-            yield Setting(
-                key, name, "a corpus" if name != "train" else "a list of corpora", _default(field), _meaning(field)
-            )
-            if name == "train":
-                seen: dict[str, Setting] = {}
-                for each in inner:
-                    for setting in _walk(each, f"{key}."):
-                        seen.setdefault(setting.key, setting)
-                yield from seen.values()
+            continue
+        yield Setting(key, name, _allowed(field), _default(field), _meaning(field))
+        if inner and name == "train":  # what a corpus may be told stands once; valid and test take the same
+            yield from _walk_kinds(inner, f"{key}.")
+
+
+def _walk_kinds(kinds: list[type[BaseModel]], prefix: str) -> Iterator[Setting]:
+    """The settings of several kinds of one thing: a setting they share stands once, `kind` has all their names."""
+    seen = {setting.key: setting for each in reversed(kinds) for setting in _walk(each, prefix)}
+    key = f"{prefix}kind"
+    names = ", ".join(str(each.model_fields["kind"].default) for each in kinds)
+    kind = Setting(key, "kind", f"one of {names}", "told by the other keys", "Which kind of corpus it is.")
+    yield from {**seen, key: kind}.values()
 
 
 def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -108,8 +110,10 @@ def _allowed(field: FieldInfo) -> str:
 
 
 def _bound(rule: Any) -> str:
-    words = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤"}
-    return ", ".join(f"{sign} {getattr(rule, name)}" for name, sign in words.items() if hasattr(rule, name))
+    words = {"gt": ">", "ge": "≥", "lt": "<", "le": "≤", "min_length": "; at least", "pattern": "matching"}
+    return ", ".join(
+        f"{sign} {getattr(rule, name)}" for name, sign in words.items() if getattr(rule, name, None) is not None
+    )
 
 
 def _type(annotation: Any) -> str:
@@ -118,13 +122,18 @@ def _type(annotation: Any) -> str:
     if annotation in names:
         return names[annotation]
     if origin is Literal:
-        return "one of " + ", ".join(str(each) for each in arguments)
+        choices = [str(each) for each in arguments]
+        return f"one of {', '.join(choices)}" if len(choices) > 1 else f"'{choices[0]}'"
     if origin is Annotated:
         return " ".join([_type(arguments[0]), *filter(None, (_rule(each) for each in arguments[1:]))])
     if origin in (Union, types.UnionType):
-        return " or ".join(_type(each) for each in arguments)
+        return " or ".join(dict.fromkeys(_type(each) for each in arguments))
     if origin is tuple:
-        return "a list: " + _type(arguments[0])
+        return f"a list, each {_type(arguments[0])}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "a table"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "a table"
     return str(annotation)
 
 

@@ -1,21 +1,29 @@
 """A validation error in, sentences out: what was wrong, what was found, what is allowed."""
 
+import re
 from difflib import get_close_matches
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from regard.recipe.catalogue import catalogue
+from regard.recipe.catalogue import Setting, catalogue
 
 
 def describe(error: ValidationError) -> str:
     """All problems of a recipe at once, one line each."""
-    problems = [_sentence(each) for each in error.errors(include_url=False)]
-    unique = list(dict.fromkeys(problems))
+    problems = error.errors(include_url=False)
+    deepest = [each for each in problems if not _is_consequence(each, problems)]
+    unique = list(dict.fromkeys(_sentence(each) for each in deepest))
     if len(unique) == 1:
         return unique[0]
     return f"{len(unique)} problems\n" + "\n".join(f"  {each}" for each in unique)
+
+
+def _is_consequence(problem: ErrorDetails, problems: list[ErrorDetails]) -> bool:
+    """Whether a list only counts as too short because what stands in it was refused."""
+    inside = any(each["loc"][: len(problem["loc"])] == problem["loc"] for each in problems if each is not problem)
+    return problem["type"] == "too_short" and inside
 
 
 def _sentence(problem: ErrorDetails) -> str:
@@ -23,27 +31,43 @@ def _sentence(problem: ErrorDetails) -> str:
     path = _path(problem["loc"])
     found = _found(problem["input"])
     context: dict[str, Any] = problem.get("ctx", {})
+    setting = _setting(path)
+    allowed = setting.allowed if setting else _plain(problem["msg"])
+    if path.rpartition(".")[2].isdecimal():  # the fault lies in one item of a list, not in the list
+        allowed = allowed.partition("each ")[2].partition(" ;")[0] or allowed
     match problem["type"]:
         case "extra_forbidden":
-            return f"{path}: no such setting{_neighbour(problem['loc'])}"
+            return f"{path}: no such setting{_neighbour(path)}"
         case "missing":
-            return f"{path}: missing; {_meaning(problem['loc'])}"
-        case "literal_error":
-            near = get_close_matches(str(problem["input"]), _choices(context["expected"]), n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            return f"{path} = {found}: must be one of {context['expected']}{hint}"
+            return f"{path}: missing; {setting.meaning if setting else 'every recipe needs it'}"
         case "union_tag_invalid":
             return f"{path}.kind = '{context['tag']}': must be one of {context['expected_tags']}"
         case "value_error":
             return f"{path}: {context['error']}" if path else str(context["error"])
+        case "literal_error":
+            near = get_close_matches(str(problem["input"]), _choices(context["expected"]), n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            return f"{path} = {found}: must be {allowed}{hint}"
         case _:
-            message = problem["msg"].removeprefix("Input should be ").removeprefix("Value should ")
-            return f"{path} = {found}: must be {message}"
+            return f"{path} = {found}: must be {allowed}"
+
+
+def _setting(path: str) -> Setting | None:
+    """The setting a path leads to; places in a list do not count, and every corpus takes what `data.train` takes."""
+    key = ".".join(step for step in path.split(".") if not step.isdecimal())
+    key = re.sub(r"^data\.(valid|test)\.", "data.train.", key)
+    return next((each for each in catalogue() if each.key == key), None)
+
+
+def _plain(message: str) -> str:
+    return message.removeprefix("Input should be ").replace(
+        "a valid dictionary or instance of", "a section, a table of"
+    )
 
 
 def _path(location: tuple[int | str, ...]) -> str:
     """`data.train.0.source`, without the tags that pydantic puts between."""
-    kinds = {"text", "tsv", "jsonl", "phrasebook", "transformer"}
+    kinds = {"text", "tsv", "jsonl", "phrasebook"}
     steps = [str(step) for place, step in enumerate(location) if not (place > 1 and step in kinds)]
     noise = ("constrained-int", "literal[", "function-", "tagged-union")
     return ".".join(step for step in steps if not step.startswith(noise))
@@ -59,24 +83,16 @@ def _choices(expected: str) -> list[str]:
     return [each.strip().strip("'") for part in expected.split(" or ") for each in part.split(",")]
 
 
-def _meaning(location: tuple[int | str, ...]) -> str:
-    """What the missing setting is for."""
-    wanted = str(location[-1])
-    section = str(location[0])
-    for setting in catalogue():
-        if setting.key == wanted or (setting.key.endswith(f".{wanted}") and setting.key.startswith(section)):
-            return f"it says: {setting.meaning}"
-    return "it has no default"
-
-
-def _neighbour(location: tuple[int | str, ...]) -> str:
+def _neighbour(path: str) -> str:
     """The setting most like an unknown one: in its own section first, then anywhere."""
-    name = str(location[-1])
-    section = _path(location[:-1]).split(".")[0] if len(location) > 1 else ""
-    here = {
-        setting.name: setting.key for setting in catalogue() if setting.key.partition(".")[0] == section or not section
-    }
-    everywhere = {setting.name: setting.key for setting in catalogue()}
+    *parents, name = path.split(".")
+    section = ".".join(step for step in parents if not step.isdecimal())
+    section = re.sub(r"^data\.(valid|test)$", "data.train", section)
+    here = {each.name: each.key for each in catalogue() if each.key.rpartition(".")[0] == section}
+    everywhere = {each.name: each.key for each in catalogue() if each.name != name}
+    here.pop(name, None)
+    if not section:
+        here |= {each.key.partition(".")[0]: each.key.partition(".")[0] for each in catalogue()}
     for names in (here, everywhere):
         near = get_close_matches(name, names, n=1, cutoff=0.6)
         if near:

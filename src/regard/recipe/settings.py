@@ -35,6 +35,11 @@ class AnyCorpus(Section):
     tag: str = ""
     """A symbol put before each source, such as `<2de>` for the language wanted (Johnson et al. 2017)."""
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files it is read from, as the recipe names them."""
+        return ()
+
 
 class TextCorpus(AnyCorpus):
     """Two plain text files, line i of one translating line i of the other; `.gz` is read as it is."""
@@ -45,6 +50,11 @@ class TextCorpus(AnyCorpus):
     """File of source lines."""
     target: str
     """File of target lines."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The two files."""
+        return (self.source, self.target)
 
 
 class TsvCorpus(AnyCorpus):
@@ -57,6 +67,11 @@ class TsvCorpus(AnyCorpus):
     columns: Annotated[tuple[Positive, Positive], BeforeValidator(_lists_are_tuples)] = (1, 2)
     """Columns of source and target, counted from 1."""
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The one file."""
+        return (self.path,)
+
 
 class JsonlCorpus(AnyCorpus):
     """One file with a JSON object on each line; `.gz` is read as it is."""
@@ -67,6 +82,11 @@ class JsonlCorpus(AnyCorpus):
     """The file."""
     keys: Annotated[tuple[str, str], BeforeValidator(_lists_are_tuples)] = ("source", "target")
     """Keys of source and target."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The one file."""
+        return (self.path,)
 
 
 class PhrasebookCorpus(AnyCorpus):
@@ -264,7 +284,7 @@ class Recipe(Section):
 
     name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
     """Name of the run; its folder is `runs/<name>`."""
-    seed: int = Field(default=1, ge=0, lt=2**63)
+    seed: int = Field(default=1, ge=0, lt=2**32)
     """Where everything random starts."""
     data: Data
     """Which text a run learns from, and which pairs of it."""

@@ -1,0 +1,182 @@
+"""Recipes: what loads, what is refused and in which words."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.recipe import (
+    Corpus,
+    Data,
+    JsonlCorpus,
+    PhrasebookCorpus,
+    Recipe,
+    Text,
+    TextCorpus,
+    Train,
+    Transformer,
+    TsvCorpus,
+    dump,
+    load,
+    parse,
+    render,
+)
+
+SMALL = """
+[data]
+train = [{ source = "a.en", target = "a.de" }, { path = "b.tsv.gz", weight = 2.0 }]
+"""
+
+# Any text TOML can hold: no lone surrogates.
+lines = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+shares = st.floats(0, 0.99)
+weights = st.floats(0.01, 1000)
+corpora = st.one_of(
+    st.builds(TextCorpus, source=lines, target=lines, weight=weights),
+    st.builds(TsvCorpus, path=lines, columns=st.tuples(st.integers(1, 9), st.integers(1, 9)), weight=weights),
+    st.builds(JsonlCorpus, path=lines, keys=st.tuples(lines, lines)),
+    st.builds(PhrasebookCorpus, to=st.sampled_from(["de", "fr", "it", "ar"]), pairs=st.integers(1, 10**9)),
+)
+models = st.builds(
+    lambda heads, size, dropout, window: Transformer(
+        width=16 * heads, heads=heads, size=size, dropout=dropout, window=window
+    ),
+    heads=st.integers(1, 64),
+    size=st.sampled_from(["tiny", "small", "base", "big"]),
+    dropout=shares,
+    window=st.none() | st.integers(1, 99),
+)
+recipes = st.builds(
+    Recipe,
+    name=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True),
+    seed=st.integers(0, 2**32 - 1),
+    data=st.builds(
+        Data,
+        root=lines,
+        train=st.lists(corpora, min_size=1, max_size=3).map(tuple),
+        valid=st.none() | corpora,
+        drop=st.lists(st.sampled_from(["empty", "long", "ratio", "copy", "duplicate"]), unique=True).map(tuple),
+        ratio=st.floats(1.1, 1e6),
+    ),
+    text=st.builds(Text, size=st.integers(8, 10**6), symbols=st.lists(lines, max_size=3).map(tuple), sampling=shares),
+    model=models,
+    train=st.builds(
+        Train,
+        steps=st.integers(1, 10**9),
+        tokens=st.just("auto") | st.integers(1, 10**6),
+        rate=st.floats(1e-12, 1e3),
+    ),
+)
+
+
+@given(recipes)
+def test_a_dumped_recipe_loads_to_itself(recipe: Recipe) -> None:
+    assert parse(dump(recipe)) == recipe
+
+
+@given(recipes)
+def test_a_shown_recipe_loads_to_itself(recipe: Recipe) -> None:
+    assert parse(render(recipe)) == recipe
+
+
+def test_a_file_names_its_run_and_overrides_win(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(SMALL + "[train]\nsteps = 7\n", encoding="utf-8")
+    recipe = load(file, ["train.steps=500", "model.size=base", "data.train.1.weight=0.5"])
+    assert (recipe.name, recipe.train.steps, recipe.model.width) == ("mine", 500, 512)
+    assert recipe.data.train[1].weight == 0.5
+
+
+@pytest.mark.parametrize(
+    ("table", "kind"),
+    [
+        ({"source": "a", "target": "b"}, TextCorpus),
+        ({"path": "a.tsv.gz"}, TsvCorpus),
+        ({"path": "a.jsonl"}, JsonlCorpus),
+        ({"path": "a.txt", "kind": "jsonl"}, JsonlCorpus),
+        ({"to": "ar"}, PhrasebookCorpus),
+    ],
+)
+def test_a_corpus_tells_its_kind_by_its_keys(table: dict[str, Any], kind: type[Corpus]) -> None:
+    assert type(Data.model_validate({"train": [table]}).train[0]) is kind
+
+
+def test_a_size_fills_in_what_the_recipe_does_not_say() -> None:
+    model = parse(SMALL, ["model.size=big", "model.dropout=0.2"]).model
+    assert (model.width, model.inner, model.heads, model.encoder_layers) == (1024, 4096, 16, 6)
+    assert model.dropout == 0.2
+
+
+def test_a_recipe_is_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        parse(SMALL).train.steps = 3
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("train.stepz=3", "train.stepz: no such setting; did you mean train.steps?"),
+        ("layers=3", "layers: no such setting; did you mean model.encoder_layers?"),
+        ("data.train.0.sorce=x", "data.train.0.sorce: no such setting; did you mean data.train.source?"),
+        ("data.valid={path='x.tsv', colums=[1, 2]}", "did you mean data.train.columns?"),
+        ("train.steps=abc", "train.steps = 'abc': must be a whole number > 0"),
+        ("train.steps=1.0", "train.steps = 1.0: must be a whole number > 0"),
+        ("train.tokens=-3", "train.tokens = -3: must be a whole number > 0 or 'auto'"),
+        ("text.lowercase=1", "text.lowercase = 1: must be true or false"),
+        ("train.rate=nan", "train.rate = nan: must be a number > 0.0"),
+        ("model.size=bas", "model.size = 'bas': must be one of tiny, small, base, big; did you mean 'base'?"),
+        (
+            "data.drop=['emty']",
+            "data.drop.0 = 'emty': must be one of empty, long, ratio, copy, duplicate; did you mean",
+        ),
+        ("data.train=[]", "data.train = (): must be a list, each a table"),
+        ("data.train.0.kind=foo", "data.train.0.kind = 'foo': must be one of 'text', 'tsv', 'jsonl', 'phrasebook'"),
+        ("data.train=[{kind='phrasebook'}]", "data.train.0.to: missing; Target language"),
+        ("model.heads=7", "width = 256 does not divide into heads = 7"),
+        ("text.joint=false", "model.tied = 'all' shares one embedding"),
+        ("data.train.0.tag='<2de>'", "which text.symbols does not list"),
+        ("data.train.7.weight=2", "'7' is not a place in an array of 2"),
+        ("steps", "'steps' is not an override; write key=value"),
+        ("data.root.x=1", "must be a string"),
+        ("name='a b'", "name = 'a b'"),
+        ("name='../../etc'", "name = '../../etc'"),
+    ],
+)
+def test_a_bad_setting_is_refused_with_its_path_its_value_and_a_remedy(override: str, words: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        parse(SMALL, [override])
+    assert words in str(refused.value)
+
+
+def test_sampling_is_refused_where_there_are_no_subwords() -> None:
+    with pytest.raises(ValueError, match="use 'bpe' or 'unigram'"):
+        parse(SMALL, ["text.kind=word", "text.sampling=0.1"])
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(ValueError) as refused:
+        parse(SMALL, ["train.stepz=3", "model.widht=4"])
+    assert all(words in str(refused.value) for words in ("2 problems", "train.steps?", "model.width?"))
+
+
+def test_a_missing_file_names_the_recipes_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "there.toml").write_text(SMALL, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"no such recipe; there are .*there\.toml"):
+        load(tmp_path / "their.toml")
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"train = = 3", b"[data", b""])
+def test_a_broken_file_is_an_error_that_names_it(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "broken.toml"
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"broken\.toml: "):
+        load(file)
+
+
+@given(st.text(max_size=60), st.lists(st.text(max_size=30), max_size=3))
+def test_whatever_is_typed_gives_a_recipe_or_a_sentence(text: str, overrides: list[str]) -> None:
+    with contextlib.suppress(ValueError):  # anything else would reach a user as a traceback
+        parse(text, overrides)
