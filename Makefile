@@ -4,7 +4,10 @@
 #   make check   style, types, layers, spelling
 #   make bench   ours beside what people use, as ratios
 
-PYTHON ?= python3
+# The first Python that is new enough; PYTHON=... names another.
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11; do \
+  $$each -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$each && break; done)
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -17,17 +20,17 @@ help:
 	@sed -n 's/^#   //p' Makefile
 
 # Stamps make a second run quick: nothing is installed again unless what we ask for changed.
-$(BIN)/python:
-	@command -v $(PYTHON) >/dev/null || { \
-	  echo "regard needs Python 3.11 or newer, and '$(PYTHON)' was not found. Install it, or name yours: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "regard needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name a newer one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+$(VENV)/.created:
+	@test -n "$(PYTHON)" && $(PYTHON) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
+	  echo "regard needs Python 3.11 or newer; found: $$($(or $(PYTHON),python3) --version 2>&1 | head -n 1)." >&2; \
+	  echo "Install one, or name yours: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
-	  echo "'$(PYTHON)' has no venv module. On Debian or Ubuntu: apt-get install python3-venv; then run make again." >&2; exit 1; }
-	@echo "creating $(VENV)" >&2
-	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+	  echo "$(PYTHON) has no venv module. On Debian or Ubuntu: apt-get install python3-venv; then run make again." >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+	  echo "creating $(VENV) with $$($(PYTHON) --version)" >&2; $(PYTHON) -m venv --clear $(VENV); }
+	@touch $@
 
-$(VENV)/.installed: $(BIN)/python pyproject.toml constraints.txt
+$(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 	@echo "installing regard (the first time takes a minute)" >&2
 	@$(PIP) install --constraint constraints.txt --editable .
 	@touch $@
