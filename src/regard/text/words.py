@@ -1,0 +1,93 @@
+"""Where the words of a line are: what alignments count, and what a token belongs to.
+
+A word is a run of characters without white space, exactly as `str.split` sees it, so that word indices agree with the
+Pharaoh alignment format. Only a line without any white space that holds letters of a script written without spaces
+(Han, kana, Thai, Lao, Khmer, Myanmar and their like) is cut finer: where the script changes, and at punctuation.
+"""
+
+import re
+import unicodedata
+from bisect import bisect_right
+
+_RUN = re.compile(r"\S+")
+
+# Unicode blocks of scripts written without spaces between words; a mark or joiner belongs to what precedes it.
+_UNSPACED: tuple[tuple[int, int, str], ...] = (
+    (0x0E01, 0x0E3A, "thai"),
+    (0x0E40, 0x0E4E, "thai"),
+    (0x0E80, 0x0EFF, "lao"),
+    (0x0F40, 0x0FBC, "tibetan"),
+    (0x1000, 0x1049, "myanmar"),
+    (0x1050, 0x109F, "myanmar"),
+    (0x1780, 0x17D3, "khmer"),
+    (0x1950, 0x19DF, "tai"),
+    (0x1A20, 0x1AAF, "tai"),
+    (0x2E80, 0x2FDF, "han"),
+    (0x3005, 0x3007, "han"),
+    (0x3021, 0x3029, "han"),
+    (0x3041, 0x309F, "hiragana"),
+    (0x30A1, 0x30FA, "katakana"),
+    (0x30FD, 0x30FF, "katakana"),
+    (0x31F0, 0x31FF, "katakana"),
+    (0x3400, 0x4DBF, "han"),
+    (0x4E00, 0x9FFF, "han"),
+    (0xA9E0, 0xA9FF, "myanmar"),
+    (0xAA60, 0xAA7F, "myanmar"),
+    (0xAA80, 0xAADF, "tai"),
+    (0xF900, 0xFAFF, "han"),
+    (0xFF66, 0xFF6F, "katakana"),
+    (0xFF71, 0xFF9D, "katakana"),
+    (0x1AFF0, 0x1B16F, "katakana"),
+    (0x20000, 0x3FFFD, "han"),
+)
+_FIRST = [first for first, _, _ in _UNSPACED]
+_PROLONGED = "ー\uff70\uff9e\uff9f"  # length and voicing marks of either kana continue the run they stand in
+
+
+def words(line: str) -> list[tuple[int, int]]:
+    """The span `[start, end)` of every word of a line, in order."""
+    found = [match.span() for match in _RUN.finditer(line)]
+    if len(found) != 1:
+        return found
+    start, end = found[0]
+    classes = _classes(line[start:end])
+    if not any(name in _NAMES for name in classes):
+        return found
+    cuts = [start + at for at in range(1, len(classes)) if classes[at] != classes[at - 1]]
+    return list(zip([start, *cuts], [*cuts, end], strict=True))
+
+
+def word_of(spans: list[tuple[int, int]], at: int) -> int | None:
+    """The index of the word at a character; between words, of the next one; past the last, of the last.
+
+    `spans` are `words(line)`. None when the line has no words.
+    """
+    if not spans:
+        return None
+    following = bisect_right(spans, at, key=lambda span: span[1])
+    return min(following, len(spans) - 1)
+
+
+_NAMES = {name for _, _, name in _UNSPACED}
+
+
+def _classes(run: str) -> list[str]:
+    """For each character, the name of the run it may share."""
+    found: list[str] = []
+    for character in run:
+        category = unicodedata.category(character)
+        script = _script(character)
+        if found and (category[0] == "M" or category == "Cf" or character in _PROLONGED):
+            found.append(found[-1])
+        elif script:
+            found.append(script)
+        else:
+            found.append("letter" if category[0] in "LNM" else "mark")
+    return found
+
+
+def _script(character: str) -> str:
+    """The script of a character if it is one written without spaces, else nothing."""
+    code = ord(character)
+    at = bisect_right(_FIRST, code) - 1
+    return _UNSPACED[at][2] if at >= 0 and code <= _UNSPACED[at][1] else ""
