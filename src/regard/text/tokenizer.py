@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence, Sized
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from regard.text import learn, proto
 from regard.text.files import write_atomically
 from regard.text.lookup import Lookup
 from regard.text.prepare import Prepare
-from regard.text.sampling import Sampler
+from regard.text.sampling import DropoutSampler, Sampler, UnigramSampler
 from regard.text.settings import BYTE, SPACE, UNK, Settings
 from regard.text.spans import Places, Token, segments
 
@@ -106,24 +107,24 @@ class Tokenizer:
         """The ids of many lines; `threads` is by default the number of cores."""
         workers = _threads(threads)
         if self._looked_up:
-            rows = [self._lookup.ids(self._normalised(line)) for line in lines]
-            offsets = _offsets(rows)
-            return np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=offsets[-1]), offsets
+            return _flatten([self._lookup.ids(self._normalised(line)) for line in lines])
         return _join(self._processor.encode(self._prepare.lines(lines), num_threads=workers, return_type="numpy"))
 
     def sample_batch(self, lines: Sequence[str], amount: float, seed: int, threads: int | None = None) -> Batch:
         """Ids of a random segmentation of each line: the same seed gives the same ids, whatever `threads` is.
 
         `amount` is the chance that a merge is dropped (BPE-dropout, Provilkov et al. 2020), or for a unigram model the
-        smoothing α (Kudo 2018), where less is more varied; 0 turns sampling off.
+        smoothing α (Kudo 2018), where less is more varied; 0 turns sampling off. Only encoding without sampling has a
+        use for threads: sampling is Python, so another process, not another thread, makes it faster.
         """
         if self.settings.kind in ("word", "char"):
             raise ValueError(f"a {self.settings.kind} tokenizer has one way to cut a line: sample with bpe or unigram")
         if not 0 <= amount <= 1:
             raise ValueError(f"the amount of sampling is between 0 and 1, not {amount}")
-        if amount == 0 or not lines:
+        if amount == 0:
             return self.encode_batch(lines, threads)
-        return _join(self._sampler.sample(self._prepare.lines(lines), amount, seed, _threads(threads)))
+        random = Random(seed)
+        return _flatten([self._sampler.sample(self._normalised(line), amount, random) for line in lines])
 
     def tokens(self, line: str) -> list[Token]:
         """The tokens of one line, each with its characters and its word."""
@@ -195,14 +196,18 @@ class Tokenizer:
         }
 
     @cached_property
+    def _bytewise(self) -> list[int]:
+        """The id of each byte, or nothing where bytes have none."""
+        return sorted(self._byte_ids, key=self._byte_ids.__getitem__)
+
+    @cached_property
     def _lookup(self) -> Lookup:
         wordwise = self.settings.kind == "word"
         table: dict[str, int] = {}
         for number, (piece, kind) in enumerate(zip(self._pieces, self._types, strict=True)):
             if kind in (proto.NORMAL, proto.SYMBOL):
                 table[piece.removeprefix(SPACE) if wordwise else piece] = number
-        by_byte = {byte: number for number, byte in self._byte_ids.items()}
-        return Lookup(self.settings, table, [by_byte[byte] for byte in range(256)] if len(by_byte) == 256 else [])
+        return Lookup(self.settings, table, self._bytewise)
 
     @cached_property
     def _surfaces(self) -> list[bytes]:
@@ -221,8 +226,14 @@ class Tokenizer:
 
     @cached_property
     def _sampler(self) -> Sampler:
-        normal = [piece for piece, kind in zip(self._pieces, self._types, strict=True) if kind == proto.NORMAL]
-        return Sampler(self._processor, max(normal, key=len).replace(SPACE, " "))
+        scores = self._processor.get_score(list(range(len(self))))
+        ordinary = {
+            piece: (number, scores[number])
+            for number, (piece, kind) in enumerate(zip(self._pieces, self._types, strict=True))
+            if kind in (proto.NORMAL, proto.SYMBOL)
+        }
+        family = DropoutSampler if self.settings.kind == "bpe" else UnigramSampler
+        return family(ordinary, self.settings.symbols, self._bytewise)
 
 
 def _threads(asked: int | None) -> int:
@@ -234,6 +245,11 @@ def _threads(asked: int | None) -> int:
 
 def _join(rows: Sequence[NDArray[np.int32]]) -> Batch:
     return (np.concatenate(rows) if rows else np.empty(0, dtype=np.int32)), _offsets(rows)
+
+
+def _flatten(rows: Sequence[Sequence[int]]) -> Batch:
+    offsets = _offsets(rows)
+    return np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=offsets[-1]), offsets
 
 
 def _offsets(rows: Sequence[Sized]) -> NDArray[np.int64]:
