@@ -87,7 +87,7 @@ class DropoutSampler(Sampler):
             return self.ids(self._merge(word, lambda _: draw() < amount)[0])
         # The number of merges kept before the next one dropped is geometric; a word is settled once that lies past its
         # last merge. So a run is told by the few merges it dropped, and can be looked up.
-        scale = 1 / math.log1p(-amount)
+        scale = 1 / math.log1p(-max(amount, 1e-15))  # less would overflow, and no line is long enough to tell
         dropped: tuple[int, ...] = ()
         at = -1
         while True:

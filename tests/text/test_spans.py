@@ -1,0 +1,134 @@
+"""Every token knows its characters and its word in the original line."""
+
+import gzip
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from tests.text.conftest import LOSSLESS, LOSSY, learned, text
+
+from regard.text import Settings, Token, Tokenizer, words
+
+Choice = tuple[str, str, bool, bool]
+
+
+@pytest.mark.parametrize("choice", [*LOSSLESS, *LOSSY])
+@given(line=text)
+def test_spans_run_forward_cover_the_line_and_agree_with_the_words(choice: Choice, line: str) -> None:
+    tokenizer = learned(*choice)
+    tokens = tokenizer.tokens(line)
+    assert [token.id for token in tokens] == tokenizer.encode(line)
+    check(tokens, line)
+    for token in tokens:
+        assert token.piece == tokenizer.piece(token.id)
+
+
+def check(tokens: list[Token], line: str) -> None:
+    """The laws of spans, without `▁`, which is a space to the tokenizer and a letter to the line."""
+    for before, after in pairwise(tokens):
+        assert before.start <= after.start
+        assert before.end <= after.end
+    covered = {at for token in tokens for at in range(token.start, token.end)}
+    assert covered >= {at for at, each in enumerate(line) if not each.isspace() and each != "▁"}
+    spans = words(line)
+    for token in tokens:
+        assert 0 <= token.start <= token.end <= len(line)
+        inside = line[token.start : token.end]
+        assert inside == inside.strip() or not inside.strip()
+        if token.word is None:
+            assert not spans
+        elif inside.strip():
+            assert spans[token.word][0] <= token.start < spans[token.word][1]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
+@given(line=text)
+def test_with_identity_a_span_is_its_piece(kind: str, line: str) -> None:
+    tokenizer = learned(kind, "identity")
+    for token in tokenizer.tokens(line.replace("▁", "")):
+        inside = line.replace("▁", "")[token.start : token.end]
+        if token.piece.startswith("<0x") and len(token.piece) == 6:
+            assert int(token.piece[3:5], 16) in inside.encode(errors="surrogatepass") or inside in "\ud800\udfff"
+        else:
+            assert inside.strip() == token.piece.replace("▁", " ").strip()
+
+
+def places(tokenizer: Tokenizer, line: str) -> list[tuple[str, str, int | None]]:
+    return [(token.piece, line[token.start : token.end], token.word) for token in tokenizer.tokens(line)]
+
+
+def test_all_bytes_of_a_character_have_its_span() -> None:
+    line = "the Ж🦓"
+    assert places(learned("char"), line)[-6:] == [
+        ("<0xD0>", "Ж", 1),
+        ("<0x96>", "Ж", 1),
+        ("<0xF0>", "🦓", 1),
+        ("<0x9F>", "🦓", 1),
+        ("<0xA6>", "🦓", 1),
+        ("<0x93>", "🦓", 1),
+    ]
+
+
+def test_what_is_normalised_together_is_told_together() -> None:
+    assert places(learned("char"), "ﬆ e\u0301") == [
+        ("▁", "", 0),
+        ("s", "ﬆ", 0),
+        ("t", "ﬆ", 0),
+        ("▁", " ", 1),
+        ("<0xC3>", "e\u0301", 1),
+        ("<0xA9>", "e\u0301", 1),
+    ]
+
+
+def test_a_letter_that_grows_in_lower_case_is_told_by_its_place_in_the_line() -> None:
+    found = places(learned("char", "identity", True), "İİ a")
+    assert [inside for piece, inside, _ in found if piece == "i"] == ["İ", "İ"]
+    assert found[-1] == ("a", "a", 1)
+
+
+def test_words_count_in_the_original_line_whatever_is_collapsed() -> None:
+    assert places(learned("word"), " \t the\u3000 cat▁dog ") == [
+        ("▁the", "the", 0),
+        ("▁cat", "cat", 1),
+        ("▁dog", "dog", 1),
+    ]
+
+
+def test_a_symbol_has_its_own_span() -> None:
+    for kind in ("bpe", "unigram", "word", "char"):
+        assert ("<2de>", "<2de>", 0) in places(learned(kind), "<2de> the cat")
+
+
+def test_every_emoji_of_a_joined_one_is_covered() -> None:
+    line = "👩‍👩‍👧"
+    tokens = learned("bpe").tokens(line)
+    assert {at for token in tokens for at in range(token.start, token.end)} == set(range(len(line)))
+    assert {token.word for token in tokens} == {0}
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        ("tatoeba-en-ar/dev.ar.gz", "bpe"),
+        ("tatoeba-en-ar/dev.ar.gz", "unigram"),
+        ("small_parallel_enja/dev.ja.gz", "unigram"),
+        ("kftt/dev.ja.gz", "bpe"),
+        ("multi30k/val.de.gz", "word"),
+    ],
+)
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_the_laws_hold_of_real_text(shared_data: Path, file: str, kind: str, lowercase: bool) -> None:
+    path = shared_data / file
+    if not path.is_file():
+        pytest.skip(f"{file} is not among the real corpora here")
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        real = [line.rstrip("\n") for line in lines][:300]
+    tokenizer = Tokenizer.learn(real, 2500, Settings(kind, lowercase=lowercase))
+    for line in [*real, *(line.replace(" ", "") for line in real[:100])]:
+        tokens = tokenizer.tokens(line)
+        assert [token.id for token in tokens] == tokenizer.encode(line)
+        assert tokenizer.decode([token.id for token in tokens]) == tokenizer.normalise(line)
+        check(tokens, line)
+        if " " in line:
+            assert {token.word for token in tokens} == set(range(len(line.split())))
