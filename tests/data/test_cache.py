@@ -98,6 +98,15 @@ def test_a_full_disk_is_told_with_what_was_written_and_the_remedy(tmp_path: Path
     assert caught.value.errno == errno.ENOSPC
 
 
+def test_a_forbidden_folder_is_told_with_the_remedy(tmp_path: Path) -> None:
+    def intrude() -> None:
+        with room_in(tmp_path):
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    with pytest.raises(NoRoomError, match=rf"cannot write in {tmp_path}; set REGARD_CACHE"):
+        intrude()
+
+
 def test_other_errors_pass_untouched(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), room_in(tmp_path):
         (tmp_path / "nothing").read_bytes()

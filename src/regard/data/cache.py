@@ -128,14 +128,14 @@ def room_in(folder: Path) -> Iterator[None]:
     except NoRoomError:
         raise
     except OSError as error:
-        if error.errno not in _NO_ROOM | _NO_RIGHT:
+        remedy = "set REGARD_CACHE to a folder on another disk"
+        if error.errno in _NO_RIGHT:
+            raise NoRoomError(error.errno, f"{error.strerror}: cannot write in {folder}; {remedy}") from error
+        if error.errno not in _NO_ROOM:
             raise
         written = sum(file.stat().st_size for file in folder.glob("*") if file.is_file())
-        raise NoRoomError(
-            error.errno,
-            f"{error.strerror}: stopped after {written / 1e6:,.1f} MB in {folder}, which is removed again. "
-            "Make room there, or set REGARD_CACHE to a folder on another disk",
-        ) from error
+        progress = f"stopped after {written / 1e6:,.1f} MB in {folder}, removed again"
+        raise NoRoomError(error.errno, f"{error.strerror}: {progress}; make room there, or {remedy}") from error
 
 
 def contents_digest(path: Path, cache: Path) -> str:
