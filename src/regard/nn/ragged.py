@@ -37,8 +37,7 @@ class Layout:
         where = offsets.device if isinstance(offsets, Tensor) else torch.device("cpu")
         host = offsets.cpu().numpy() if isinstance(offsets, Tensor) else offsets
         _check_offsets(host)
-        longest = int(np.diff(host).max())
-        return _spread(torch.from_numpy(host.astype(np.int32)).to(where), int(host[-1]), longest)
+        return _spread_on_host(host.astype(np.int32)).to(where)
 
     @classmethod
     def from_lengths(cls, lengths: Int[Tensor, " B"] | NDArray[Any] | Sequence[int]) -> "Layout":
@@ -49,8 +48,7 @@ class Layout:
             raise ValueError(f"a length cannot be negative: sequence {int(host.argmin())} has {int(host.min())}")
         offsets = np.zeros(host.size + 1, np.int64)
         np.cumsum(host, out=offsets[1:])
-        layout = cls.from_offsets(offsets)
-        return layout.to(where)
+        return cls.from_offsets(offsets).to(where)
 
     def __len__(self) -> int:
         """How many sequences there are."""
@@ -75,7 +73,7 @@ class Layout:
         """The same layout on another device: only the offsets travel, the rest is computed where it arrives."""
         if self.offsets.device == torch.device(device):
             return self
-        return _spread(self.offsets.to(device, non_blocking=non_blocking), self.tokens, self.longest)
+        return _spread_on_device(self.offsets.to(device, non_blocking=non_blocking), self.tokens, self.longest)
 
     def pin_memory(self) -> "Layout":
         """The same layout with its offsets, all that ever travels, in page-locked memory."""
@@ -180,8 +178,18 @@ class Ragged:
         return Ragged(self.values.pin_memory(), self.layout.pin_memory())
 
 
-def _spread(offsets: Int32[Tensor, " ends"], tokens: int, longest: int) -> Layout:
-    """What follows from offsets known to be good, computed on their device without waiting for it."""
+def _spread_on_host(offsets: NDArray[np.int32]) -> Layout:
+    """What follows from good offsets, by numpy: torch would share this little work out among its threads and wait."""
+    lengths = np.diff(offsets)
+    sequence = np.repeat(np.arange(lengths.size, dtype=np.int32), lengths)
+    position = np.arange(offsets[-1], dtype=np.int32)
+    position -= np.repeat(offsets[:-1], lengths)
+    lengths_B, sequence_N, position_N = map(torch.from_numpy, (lengths, sequence, position))
+    return Layout(lengths_B, torch.from_numpy(offsets), sequence_N, position_N, int(lengths.max()))
+
+
+def _spread_on_device(offsets: Int32[Tensor, " ends"], tokens: int, longest: int) -> Layout:
+    """What follows from good offsets, on their device and without waiting for it."""
     lengths_B = offsets.diff()
     # Given the output's size, `repeat_interleave` need not ask the device for it.
     sequence_N = torch.repeat_interleave(lengths_B, output_size=tokens)
