@@ -1,0 +1,45 @@
+"""From a source to a target: an encoder, a decoder that looks at what it left, and scores over the vocabulary."""
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.models.memory import Memory
+from regard.models.transformer import Stack, StackState
+from regard.nn.embedding import Output
+from regard.nn.ragged import Ragged
+
+
+class Seq2Seq(nn.Module):
+    """p(target | source) as a product over target tokens, each given the source and those before it."""
+
+    def __init__(self, encoder: Stack, decoder: Stack, output: Output) -> None:
+        """Put built parts together."""
+        super().__init__()
+        self.encoder, self.decoder, self.output = encoder, decoder, output
+
+    def encode(self, source: Ragged) -> Memory:
+        """What the encoder leaves of each source."""
+        return Memory(self.encoder(source), source.layout)
+
+    def forward(self, source: Ragged, target: Ragged) -> Float[Tensor, "N V"]:
+        """Scores of the token after each target token, teacher-forced: all positions in one pass.
+
+        `target` begins with the begin symbol, and what is to be predicted is shifted by one against it.
+        """
+        if len(source) != len(target):
+            raise ValueError(f"{len(source)} sources do not fit {len(target)} targets; give each source one target")
+        logits_NV: Tensor = self.output(self.decoder(target, self.encode(source)))
+        return logits_NV
+
+    def start(self, source: Ragged, beams: int = 1) -> StackState:
+        """Begin a search with `beams` rows for each source, those of one source in a line."""
+        return self.decoder.start(len(source) * beams, self.encode(source))
+
+    def step(self, tokens_R: Int[Tensor, " R"], state: StackState) -> tuple[Float[Tensor, "R V"], StackState]:
+        """Log-probabilities of the next token in each row, given its last one, and the search with that."""
+        x_RD, state = self.decoder.step(tokens_R, state)
+        return self.output(x_RD).log_softmax(-1), state
+
+    def select(self, state: StackState, rows_R: Int[Tensor, " R"]) -> StackState:
+        """The search that goes on with these rows; see `Stack.select`."""
+        return self.decoder.select(state, rows_R)

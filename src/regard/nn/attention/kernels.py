@@ -1,0 +1,110 @@
+"""The one place where a kernel is chosen. All of them give the same numbers, to their precision.
+
+| kernel    | serves                                                                        |
+|-----------|-------------------------------------------------------------------------------|
+| watchable | any score, and whenever somebody watches scores, mask or weights              |
+| flex      | CUDA, compiled: the packed stream                                             |
+| varlen    | CUDA, not compiled, half precision: flash attention with offsets              |
+| padded    | everything else: rows of like length side by side (CPU), or one rectangle     |
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
+
+from regard.nn.attention.dense import Inside, dense, watchable
+from regard.nn.attention.flex import flex
+from regard.nn.attention.plan import Cells, Plan
+
+SMALLEST_HEAD = 16  # of the compiled kernel
+
+
+def attend(
+    q_NHE: Float[Tensor, "N H E"],
+    k_NHE: Float[Tensor, "N2 H E"],
+    v_NHE: Float[Tensor, "N2 H E2"],
+    plan: Plan,
+    inside: Inside,
+) -> Float[Tensor, "N H E2"]:
+    """Mix the values of a ragged batch for each query."""
+    scale = inside.score.scale
+    dropout = inside.drop.p if inside.drop.training else 0.0
+    if scale is None or inside.watched:
+        return _watchable(q_NHE, k_NHE, v_NHE, plan, inside)
+    if plan.cells is not None:
+        return _by_cells(q_NHE, k_NHE, v_NHE, plan.cells, scale, dropout)
+    plain = dropout == 0.0 and min(q_NHE.shape[2], v_NHE.shape[2]) >= SMALLEST_HEAD
+    if plan.blocks is not None and plain:
+        return flex(q_NHE, k_NHE, v_NHE, plan.blocks, plan.sight, scale)
+    half = q_NHE.dtype in (torch.bfloat16, torch.float16)
+    if q_NHE.is_cuda and half and plain and not plan.sight.slopes and q_NHE.shape[2] == v_NHE.shape[2]:
+        return _varlen(q_NHE, k_NHE, v_NHE, plan, scale)
+    return _one_rectangle(q_NHE, k_NHE, v_NHE, plan, scale, dropout)
+
+
+def _watchable(q_NHE: Tensor, k_NHE: Tensor, v_NHE: Tensor, plan: Plan, inside: Inside) -> Tensor:
+    """Padded rows, each step through its tap."""
+    query_Q = torch.arange(plan.queries.longest, device=q_NHE.device)
+    key_K = torch.arange(plan.keys.longest, device=q_NHE.device)
+    mixed_BHQE = watchable(
+        plan.queries.pad(q_NHE).transpose(1, 2),
+        plan.keys.pad(k_NHE).transpose(1, 2),
+        plan.keys.pad(v_NHE).transpose(1, 2),
+        plan.mask(),
+        plan.sight.bias(query_Q, key_K).to(q_NHE.dtype) if plan.sight.slopes else None,
+        inside,
+    )
+    return plan.queries.unpad(mixed_BHQE.transpose(1, 2))
+
+
+def _by_cells(q_NHE: Tensor, k_NHE: Tensor, v_NHE: Tensor, cells: Cells, scale: float, dropout: float) -> Tensor:
+    """Cell after cell of sequences of like length."""
+    mixed = []
+    sides = zip(cells.queries.spread(q_NHE), cells.keys.spread(k_NHE), cells.keys.spread(v_NHE), strict=True)
+    for (q, k, v), mask in zip(sides, cells.masks, strict=True):
+        if q.shape[1] == 0 or k.shape[1] == 0:
+            mixed.append(q.new_zeros(*q.shape[:3], v.shape[3]))
+            continue
+        out_BHQE = dense(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), mask, scale, dropout)
+        mixed.append(out_BHQE.transpose(1, 2))
+    return cells.queries.collect(mixed)
+
+
+def _varlen(q_NHE: Tensor, k_NHE: Tensor, v_NHE: Tensor, plan: Plan, scale: float) -> Tensor:
+    """Flash attention that is told the offsets."""
+    behind = -1 if plan.sight.window is None else plan.sight.window
+    mixed_NHE = varlen_attn(
+        q_NHE,
+        k_NHE,
+        v_NHE,
+        plan.queries.offsets,
+        plan.keys.offsets,
+        plan.queries.longest,
+        plan.keys.longest,
+        scale=scale,
+        window_size=(behind, 0 if plan.sight.causal else behind),
+    )
+    assert isinstance(mixed_NHE, Tensor)
+    return mixed_NHE
+
+
+def _one_rectangle(q_NHE: Tensor, k_NHE: Tensor, v_NHE: Tensor, plan: Plan, scale: float, dropout: float) -> Tensor:
+    """All sequences padded to the longest: needs no length on the host, so no device is waited for."""
+    if plan.queries.longest == 0 or plan.keys.longest == 0:
+        return q_NHE.new_zeros(*q_NHE.shape[:2], v_NHE.shape[2])
+    query_Q = torch.arange(plan.queries.longest, device=q_NHE.device)
+    key_K = torch.arange(plan.keys.longest, device=q_NHE.device)
+    allowed = plan.mask()
+    # Some kernels give NaN to a query that sees nothing: let it see the padding, and clear what it saw.
+    blind_BHQ = ~allowed.any(-1, keepdim=True)
+    mask = torch.where(allowed | blind_BHQ, plan.sight.bias(query_Q, key_K), -torch.inf)
+    mixed_BHQE = dense(
+        plan.queries.pad(q_NHE).transpose(1, 2),
+        plan.keys.pad(k_NHE).transpose(1, 2),
+        plan.keys.pad(v_NHE).transpose(1, 2),
+        mask,
+        scale,
+        dropout,
+    )
+    return plan.queries.unpad(mixed_BHQE.masked_fill(blind_BHQ, 0).transpose(1, 2))

@@ -1,0 +1,75 @@
+"""One attention of a batch, prepared once and shared by all layers: who may look where, among which tokens."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask
+
+from regard.nn.attention.buckets import Grouping, group
+from regard.nn.attention.flex import block_mask
+from regard.nn.attention.sight import Sight
+from regard.nn.ragged import Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """A batch cut into cells of like length, with the mask each needs; for kernels that pad."""
+
+    queries: Grouping
+    keys: Grouping
+    masks: tuple[Tensor | None, ...]
+    """What is added to the scores of each cell: zero or the bias where one may look, minus infinity elsewhere."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Which queries look at which keys. Build one with `plan`."""
+
+    sight: Sight
+    queries: Layout
+    keys: Layout
+    cells: Cells | None
+    """Prepared on a CPU."""
+    blocks: BlockMask | None
+    """Prepared on CUDA while compiling."""
+
+    def mask(self) -> Bool[Tensor, "B 1 Q K"]:
+        """True where a query may look at a key, with padding on both sides false."""
+        query_Q = torch.arange(self.queries.longest, device=self.queries.offsets.device)
+        key_K = torch.arange(self.keys.longest, device=self.keys.offsets.device)
+        real_BQ = query_Q < self.queries.lengths_B[:, None]
+        real_BK = key_K < self.keys.lengths_B[:, None]
+        allowed_QK = self.sight.allows(query_Q[:, None], key_K)
+        return (real_BQ[:, :, None] & real_BK[:, None, :] & allowed_QK)[:, None]
+
+
+def plan(sight: Sight, queries: Layout, keys: Layout) -> Plan:
+    """Prepare an attention in which `queries` look at `keys` of the same sequence number."""
+    if len(queries) != len(keys):
+        raise ValueError(f"{len(queries)} sequences cannot look at {len(keys)}; give each its own")
+    assert not sight.relative or queries is keys, "places are compared within one sequence only"
+    on_cpu, compiling = queries.offsets.device.type == "cpu", torch.compiler.is_compiling()
+    cells = _cut(sight, queries, keys) if on_cpu and not compiling else None
+    blocks = block_mask(sight, queries, keys) if compiling and not on_cpu else None
+    return Plan(sight, queries, keys, cells, blocks)
+
+
+def _cut(sight: Sight, queries: Layout, keys: Layout) -> Cells:
+    """Cells of like length, and their masks."""
+    by_query, by_key, members = group(queries, keys)
+    masks: list[Tensor | None] = []
+    for each, (_, columns), (_, key_columns) in zip(members, by_query.shapes, by_key.shapes, strict=True):
+        query_Q, key_K = torch.arange(columns), torch.arange(key_columns)
+        lengths_B = keys.lengths_B[torch.from_numpy(each)]
+        # A causal query never reaches the padding behind its sequence, so only the others must be kept from it.
+        padded = not sight.causal and bool((lengths_B < key_columns).any())
+        if not padded and not sight.relative:
+            masks.append(None)
+            continue
+        allowed = sight.allows(query_Q[:, None], key_K)[None, None]
+        if padded:
+            allowed = allowed & (key_K < lengths_B[:, None, None, None])
+        masks.append(torch.where(allowed, sight.bias(query_Q, key_K), -torch.inf))
+    return Cells(by_query, by_key, tuple(masks))

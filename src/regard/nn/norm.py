@@ -1,0 +1,39 @@
+"""Normalisation: every token's vector brought to a common size, by itself.
+
+LayerNorm (Ba et al. 2016): (x - mean) / √(variance + ε) · g + b.
+RMSNorm (Zhang & Sennrich 2019): x / √(mean(x²) + ε) · g.
+ScaleNorm (Nguyen & Salazar 2019): g · x / ‖x‖, with one number g.
+The first two are torch's.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class ScaleNorm(nn.Module):
+    """g · x / ‖x‖ with a single learned g, which starts at √d (Nguyen & Salazar 2019, §3.2)."""
+
+    def __init__(self, width: int, eps: float = 1e-5) -> None:
+        """For vectors of this width; none counts as shorter than `eps`."""
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.tensor(math.sqrt(width)))
+
+    def forward(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        """Bring each token's vector to length g."""
+        return self.weight * nn.functional.normalize(x_ND, dim=-1, eps=self.eps)
+
+
+def make_norm(kind: str, width: int) -> nn.Module:
+    """The normalisation of this name."""
+    match kind:
+        case "layer":
+            return nn.LayerNorm(width)
+        case "rms":
+            return nn.RMSNorm(width, eps=1e-6)
+        case "scale":
+            return ScaleNorm(width)
+    raise ValueError(f"there is no norm '{kind}'; it may be layer, rms or scale")
