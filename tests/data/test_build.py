@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from regard.data.build import build_store
+from regard.data.build import build_store, identity
 from regard.data.corpus import CHUNK, read_pairs
 from regard.data.store import Store
-from regard.recipe import Corpus, Data, JsonlCorpus, TextCorpus, TsvCorpus
+from regard.recipe import Corpus, Data, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
 from regard.text import Tokenizers
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -342,6 +342,28 @@ def test_every_kind_of_file_makes_the_same_store(place: Place) -> None:
     assert sequences(place.store(TextCorpus(source="a.gz", target="b.gz"))) == tsv
     assert sequences(place.store(JsonlCorpus(path="c.jsonl"))) == tsv
     assert place.built == 3
+
+
+def test_the_phrasebook_is_stored_by_what_it_draws(tmp_path: Path) -> None:
+    def drawn(pairs: int, seed: int) -> Store:
+        corpus = PhrasebookCorpus(to="de", pairs=pairs)
+        return build_store(corpus, Data(train=(corpus,)), TwoLetters(), cache=tmp_path, seed=seed, keep_text=True)
+
+    store = drawn(pairs=60, seed=1)
+    phrases = [
+        (phrase.source, phrase.target) for phrase in read_pairs(PhrasebookCorpus(to="de", pairs=60), tmp_path, 1)
+    ]
+    assert list(zip(*store.text(np.arange(len(store))), strict=True)) == phrases
+    assert len(store) == 60
+    assert drawn(pairs=60, seed=1).folder == store.folder
+    assert drawn(pairs=59, seed=1).folder != store.folder
+    assert drawn(pairs=60, seed=2).folder != store.folder
+
+
+def test_the_seed_means_nothing_to_a_corpus_of_files(place: Place) -> None:
+    corpus = place.write(PAIR)
+    cache = place.root / "cache"
+    assert identity(corpus, place.root, 1, cache) == identity(corpus, place.root, 2, cache)
 
 
 @pytest.mark.skipif(not (SHARED / "tatoeba-en-ar").is_dir(), reason="the shared corpora are not on this machine")

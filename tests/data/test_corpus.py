@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.corpus import CHUNK, Pair, corpus_files, read_chunks, read_pairs
-from regard.recipe import Corpus, JsonlCorpus, TextCorpus, TsvCorpus
+from regard.recipe import Corpus, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"))
 PAIRS = st.lists(st.tuples(TEXT, TEXT), min_size=1)
@@ -101,6 +101,15 @@ def test_unequal_line_counts_are_counted_through_many_blocks(tmp_path: Path) -> 
     write(tmp_path / "right", "and another line\n" * 200_000)
     with pytest.raises(ValueError, match=r"right has 200,000 lines but .*left has 1: line 2 "):
         list(read_pairs(TextCorpus(source="left", target="right"), tmp_path))
+
+
+def test_the_phrasebook_gives_as_many_distinct_pairs_as_asked_for_by_seed(tmp_path: Path) -> None:
+    corpus = PhrasebookCorpus(to="fr", pairs=50)
+    pairs = list(read_pairs(corpus, tmp_path, seed=3))
+    assert [pair.line for pair in pairs] == list(range(1, 51))
+    assert len({pair.source for pair in pairs}) == 50
+    assert list(read_pairs(corpus, tmp_path, seed=3)) == pairs
+    assert list(read_pairs(corpus, tmp_path, seed=4)) != pairs
 
 
 def test_an_empty_corpus_is_an_error(tmp_path: Path) -> None:

@@ -18,7 +18,10 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +33,7 @@ from regard.data.encode import ChunkEncoder, Encoded, Encoder, Encoders, ids_dty
 from regard.data.filters import FilterReport, Sieve
 from regard.data.store import VERSION, Manifest, Store
 from regard.data.writer import SideWriter
-from regard.recipe import Corpus, Data
+from regard.recipe import Corpus, Data, PhrasebookCorpus
 
 _log = logging.getLogger("regard")
 
@@ -78,6 +81,14 @@ def build_store(
     return Store.open(folder)
 
 
+def identity(corpus: Corpus, root: Path, seed: int, cache: Path) -> dict[str, Any]:
+    """What the pairs of a corpus depend on, as JSON holds it: equal identities, equal pairs and tags."""
+    contents = [contents_digest(path, cache) for path in corpus_files(corpus, root)]
+    if isinstance(corpus, PhrasebookCorpus):
+        contents = [_package_digest("regard.data.phrasebook"), str(seed)]
+    return corpus.model_dump(exclude={"weight", "source", "target", "path"}) | {"contents": contents}
+
+
 def _found(folder: Path, *, warn: bool = False) -> Store | None:
     """The store in a folder, if there is a whole one; a damaged one may be worth a warning."""
     if not folder.exists():
@@ -120,8 +131,7 @@ class _Job:
         sieve, tokenizers = self.encode.sieve, self.encode.tokenizers
         parts = {
             "version": VERSION,
-            "corpus": self.corpus.model_dump(exclude={"weight", "source", "target", "path"}),
-            "contents": [contents_digest(path, cache) for path in corpus_files(self.corpus, self.root)],
+            "corpus": identity(self.corpus, self.root, self.seed, cache),
             "drop": sorted(sieve.drop),
             "longest": sieve.longest if "long" in sieve.drop else None,
             "ratio": sieve.ratio if "ratio" in sieve.drop else None,
@@ -158,8 +168,8 @@ class _Job:
         write_whole(folder / "manifest.json", manifest.model_dump_json().encode())
 
     def _duplicates(self, scratch: Path) -> NDArray[np.bool_] | None:
-        """Which pairs repeat an earlier one, if that filter is on."""
-        if "duplicate" not in self.encode.sieve.drop:
+        """Which pairs repeat an earlier one, if that filter is on; none of a phrasebook's do."""
+        if "duplicate" not in self.encode.sieve.drop or isinstance(self.corpus, PhrasebookCorpus):
             return None
         chunks = read_chunks(self.corpus, self.root, self.seed)
         return find_duplicates(chunks, scratch, tick=lambda: self.progress(0))
@@ -186,6 +196,17 @@ class _Job:
         if len(part) != len(chunk):
             raise ValueError(f"{self.names()} changed while being read. Run it again once nobody writes there.")
         return part
+
+
+@lru_cache
+def _package_digest(package: str) -> str:
+    """A hash of the files a package consists of."""
+    digest = hashlib.blake2b(digest_size=20)
+    for file in sorted(files(package).iterdir(), key=lambda file: file.name):
+        if file.is_file():
+            data = file.read_bytes()
+            digest.update(f"{file.name} {len(data)}\n".encode() + data)
+    return digest.hexdigest()
 
 
 def _all_dropped(names: str, report: FilterReport) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.data.lines import read_lines
+from regard.data.phrasebook import phrases
 from regard.recipe import Corpus, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
 
 CHUNK = 10_000
@@ -82,7 +83,7 @@ def _columns(corpus: Corpus, files: Sequence[Path], seed: int) -> Iterator[tuple
         case JsonlCorpus():
             return _json_lines(files[0], corpus.keys)
         case PhrasebookCorpus():
-            raise ValueError("The phrasebook is not there yet.")
+            return _drawn(corpus, seed)
 
 
 def _two_files(source: Path, target: Path) -> Iterator[tuple[list[str], list[str]]]:
@@ -163,6 +164,13 @@ def _json_text(path: Path, number: int, value: dict[str, object], key: str) -> s
             "pair, which is no character. Write the whole pair, or U+FFFD in its place."
         ) from error
     return text
+
+
+def _drawn(corpus: PhrasebookCorpus, seed: int) -> Iterator[tuple[list[str], list[str]]]:
+    """Pairs drawn from the phrasebook."""
+    drawn = phrases(corpus.to, corpus.split, corpus.pairs, seed)
+    while part := list(islice(drawn, CHUNK)):
+        yield [phrase.source for phrase in part], [phrase.target for phrase in part]
 
 
 def _kind(value: object) -> str:
