@@ -1,0 +1,257 @@
+"""Arabic inflection, unvocalised: agreement, definiteness, case where it is written, verbs before subjects, clitics.
+
+The indefinite accusative is written with its alif and tanwin (كلباً); words in ة or اء and diptotes take none.
+"""
+
+from regard.data.phrasebook import numerals
+from regard.data.phrasebook.language import Entry, Features, Language, Token, Word, fixed, options, possessive, speaker
+
+PAST = {"1sg": "ت", "2sg": "ت", "1pl": "نا"}
+PREFIX = {"1sg": "أ", "2sg": "ت", "1pl": "ن", "3sgf": "ت"}
+SUFFIXES = {"1sg": "ني", "2sg": "ك", "3sgm": "ه", "3sgf": "ها", "1pl": "نا", "3plm": "هم", "3plf": "هن"}
+DEFINITE = frozenset({"the", "this"})
+
+
+class Arabic(Language):
+    """English into Arabic."""
+
+    code = "ar"
+    capital = False
+    clings = frozenset({"،", "؟"})
+
+    def read(self, category: str, field: str) -> Entry:
+        """`شارع m شوارع*`, `كبير pl=كبار`, `نام ينام نوم stem=نم jus=ينم`."""
+        parts, named = options(field)
+        match category:
+            case "noun":
+                return read_noun(field)
+            case "adjective":
+                text = parts[0].rstrip("*")
+                plural = named.get("pl", text + "ون")
+                return {"text": text, "f": named.get("f", text + "ة"), "pl": plural.rstrip("*"),
+                        "diptote": "yes" if parts[0].endswith("*") else "",
+                        "pl.diptote": "yes" if plural.endswith("*") else ""}  # fmt: skip
+            case "verb":
+                if len(parts) != 3:
+                    raise ValueError("an Arabic verb is past, present and verbal noun: كتب يكتب كتابة")
+                past, present, masdar = parts
+                return {"text": past, "present": present, "masdar": masdar, "stem": named.get("stem", past),
+                        "jussive": named.get("jus", present)}  # fmt: skip
+            case "pronoun":
+                return dict(zip(("text", "suffix"), parts, strict=True))
+        return {"text": field.strip()}
+
+    def features(self, word: Word) -> Features:
+        """Gender and number; plurals of people agree in full, all other plurals are feminine singular."""
+        match word.category:
+            case "noun":
+                kind = next((kind for kind in ("mass", "person") if kind in word.classes), "")
+                return Features(word.entry["gender"], word.variant, "3", kind=kind)
+            case "name":
+                return Features("f" if "f" in word.classes else "m", "sg", "3", "the", kind="person")
+            case "pronoun":
+                return speaker(word)._replace(determiner="the")
+            case "determiner":
+                return Features(determiner=word.key)
+            case "number":
+                return Features(number=word.key)
+        return Features()
+
+    def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Token, ...]:
+        """The word in the wanted form."""
+        entry = word.entry
+        match word.category:
+            case "noun":
+                return noun(word, form, case, agree)
+            case "adjective":
+                return adjective(entry, form, case, agree)
+            case "determiner":
+                return determiner(word, form, agree)
+            case "verb":
+                return verb(word, form, agree)
+            case "pronoun":
+                if case == "drop":
+                    return ()
+                return (Token("+" + entry["suffix"]),) if "suffix" in {form, case} else (Token(entry["text"]),)
+            case "number":
+                return numerals.arabic(int(word.key), form, agree.gender)
+        return fixed(entry)
+
+    def pronoun(self, of: Features, form: str) -> tuple[Token, ...]:
+        """The pronoun that clings to a verb, to لأن and to أن; الذي and التي in relative clauses."""
+        of = plain(of)
+        if form != "pronoun":
+            many, one = ("اللواتي", "التي") if of.gender == "f" else ("الذين", "الذي")
+            return (Token(many if of.number == "pl" else one),)
+        key = of.person + of.number
+        return (Token("+" + (SUFFIXES.get(key) or SUFFIXES[key + of.gender])),)
+
+    def meet(self, token: str, following: str, next_token: str) -> tuple[bool, str]:
+        """Prefixes join; ل and the article fuse."""
+        prefix = token.rstrip("+")
+        if prefix == "ل" and following.startswith("ال") and next_token == "ال+":
+            rest = following[2:]
+            return True, "ل" + (rest if rest.startswith("ل") else "ل" + rest)
+        return True, prefix + following
+
+    def attach(self, token: str, suffix: str) -> str:
+        """Write a suffix pronoun to its word."""
+        token = token.rstrip("+")
+        if suffix in self.clings:
+            return token + suffix
+        if token in {"على", "إلى"}:
+            return token[:-1] + "ي" + ("" if suffix in {"ني", "ي"} else suffix)
+        if token.endswith("أى"):
+            token = token[:-2] + "آ"
+        elif token.endswith("ى"):
+            token = token[:-1] + "ا"
+        elif token.endswith("ة"):
+            token = token[:-1] + "ت"
+        elif token.endswith("وا"):
+            token = token[:-1]
+        return token + suffix
+
+
+def plain(of: Features) -> Features:
+    """The agreement a word really triggers: plurals that are not people count as feminine singular."""
+    if of.number == "pl" and of.kind not in {"person", "pronoun"}:
+        return of._replace(gender="f", number="sg")
+    return of
+
+
+def read_noun(field: str) -> Entry:
+    """Singular, gender, plural; the star marks a diptote."""
+    entry: dict[str, str] = {}
+    for prefix, half in zip(("", "f."), field.split("/"), strict=False):
+        parts, named = options(half)
+        if len(parts) != 3 or parts[1] not in {"m", "f"}:
+            raise ValueError("an Arabic noun is singular, gender and plural: شارع m شوارع*")
+        entry |= {prefix + "gender": parts[1], prefix + "sg": parts[0].rstrip("*"), prefix + "pl": parts[2].rstrip("*")}
+        entry |= {prefix + "sg*": parts[0][-1], prefix + "pl*": parts[2][-1], prefix + "def": named.get("def", "")}
+    return entry | {"text": entry["sg"]}
+
+
+def ending(text: str, case: str, definite: bool, diptote: bool) -> str:
+    """Write the case where unvocalised Arabic shows it."""
+    if text.endswith("ون"):
+        return text if case in {"", "nom", "drop"} else text[:-2] + "ين"
+    if case not in {"acc", "suffix"} or definite or diptote or text.endswith(("ة", "اء", "ات", "ى", "ا")):
+        return text
+    return text + "اً"
+
+
+def noun(word: Word, form: str, case: str, agree: Features) -> tuple[Token, ...]:
+    """Number, case and definiteness; `counted` after a numeral; with a suffix pronoun to come it loses its ن."""
+    entry = word.entry
+    prefix = "f." if agree.gender == "f" and "f.sg" in entry else ""
+    number = agree.number if agree.person else word.variant
+    if form == "counted":
+        return (Token(counted(entry, int(agree.number), case)),)
+    text, star = entry[prefix + number], entry[prefix + number + "*"] == "*"
+    if agree.determiner in DEFINITE and number == "sg" and entry[prefix + "def"]:
+        text = entry[prefix + "def"]
+    if possessive(agree):
+        return (Token(possessed(text, case, agree.determiner == "my")),)
+    return (Token(ending(text, case, agree.determiner in DEFINITE, star)),)
+
+
+def possessed(text: str, case: str, mine: bool) -> str:
+    """The shape before a suffix: معلمون loses its ن, اء shows its case."""
+    high = case in {"", "nom", "drop"} and not mine
+    if text.endswith("ون"):
+        return text[:-2] + ("و" if high else "ي" if not mine else "")
+    if text.endswith("اء"):
+        return text[:-1] + ("ؤ" if high else "ء" if case in {"acc", "suffix"} and not mine else "ئ")
+    return text
+
+
+def counted(entry: Entry, value: int, case: str) -> str:
+    """The dual for two, the plural genitive for three to ten, the singular accusative for more."""
+    if value == 2:
+        stem = entry["sg"][:-1] + "ت" if entry["sg"].endswith("ة") else entry["sg"]
+        return stem + ("ان" if case in {"", "nom", "drop"} else "ين")
+    if value <= 10:
+        return ending(entry["pl"], "gen", definite=False, diptote=False)
+    return ending(entry["sg"], "acc", definite=False, diptote=entry["sg*"] == "*")
+
+
+def adjective(entry: Entry, form: str, case: str, agree: Features) -> tuple[Token, ...]:
+    """After its noun it agrees in all; `acc` as a form is the predicate of كان."""
+    of = plain(agree)
+    case = form if form in {"acc", "nom"} else case
+    if of.number == "pl":
+        text, diptote = entry["pl"], bool(entry["pl.diptote"])
+        if of.gender == "f":
+            text, diptote = entry["f"].removesuffix("ة") + "ات", True
+    elif of.gender == "f":
+        text, diptote = entry["f"], True
+    else:
+        text, diptote = entry["text"], bool(entry["diptote"])
+    definite = form == "" and (agree.determiner in DEFINITE or possessive(agree))
+    token = Token(ending(text, case, definite, diptote))
+    return (Token("ال+"), token) if definite else (token,)
+
+
+def determiner(word: Word, form: str, agree: Features) -> tuple[Token, ...]:
+    """The article and هذا go before; `suffix` yields the possessive after the noun."""
+    if form == "suffix":
+        return (Token("+" + word.entry["text"]),) if word.entry["text"] != "-" else ()
+    if word.key == "this":
+        of = plain(agree)
+        pointer = "هؤلاء" if of.number == "pl" else "هذه" if of.gender == "f" else "هذا"
+        return Token(pointer), Token("ال+", sure=False)
+    return (Token("ال+"),) if word.key == "the" else ()
+
+
+def past(entry: Entry, row: str, gender: str) -> str:
+    """The perfect conjugation."""
+    if row in PAST:
+        return entry["stem"] + PAST[row]
+    text = entry["text"]
+    weak = text[:-1] if text.endswith(("ى", "ا")) else text
+    if row == "3sg":
+        return weak + "ت" if gender == "f" else text
+    if gender == "f":
+        return entry["stem"] + "ن"
+    if text.endswith("أ"):
+        return text[:-1] + "ؤوا"
+    return (text[:-1] if text.endswith("ي") else weak) + "وا"
+
+
+def present(text: str, row: str, gender: str, short: bool) -> str:
+    """The imperfect conjugation from its third person masculine; `short` is the jussive and subjunctive."""
+    prefix = PREFIX.get(row) or PREFIX.get(row + gender) or "ي"
+    body = text[1:]
+    if row == "3pl":
+        if gender == "f":
+            return prefix + body + "ن"
+        body = body[:-1] if body.endswith(("ي", "ى", "و")) else body
+        body = body[:-1] + "ؤ" if body.endswith("أ") else body
+        return prefix + body + ("وا" if short else "ون")
+    return "آ" + body[1:] if prefix == "أ" and body.startswith("أ") else prefix + body
+
+
+def verb(word: Word, form: str, agree: Features) -> tuple[Token, ...]:
+    """`finite` stands before its subject and `full` after it; `negator` and `negated`; `sub` after أن; `masdar`.
+
+    `counted` agrees with a noun after its numeral, `impersonal` with nothing.
+    """
+    entry, tense = word.entry, word.variant
+    if form == "masdar":
+        return (Token(entry["masdar"]),)
+    if form == "negator":
+        return (Token({"present": "لا", "future": "لن"}.get(tense, "لم"), sure=False),)
+    of = Features(agree.gender or "m", "sg", "3") if form in {"counted", "impersonal"} else plain(agree)
+    # Before a noun the verb stays in the singular, whatever the noun's number.
+    single = form in {"", "finite", "negated"} and of.kind != "pronoun"
+    row = of.person + ("sg" if single else of.number)
+    if form == "negated" and tense in {"past", "perfect"}:
+        return (Token(present(entry["present" if row == "3pl" else "jussive"], row, of.gender, short=True)),)
+    if form == "sub":
+        return (Token(present(entry["present"], row, of.gender, short=True)),)
+    if tense == "future":
+        plain_form = present(entry["present"], row, of.gender, short=form == "negated")
+        return (Token(plain_form if form == "negated" else "س" + plain_form),)
+    if tense == "present":
+        return (Token(present(entry["present"], row, of.gender, short=False)),)
+    return (Token(past(entry, row, of.gender)),)

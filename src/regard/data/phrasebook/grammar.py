@@ -1,0 +1,285 @@
+"""The grammar as data: reads the lexicon and the rules, and says where a line is wrong.
+
+In: the `.txt` files beside this module (their openings explain the notation), or a folder with files of the same shape.
+Out: a `Grammar` of `Lexeme`s by category and `Rule`s by category. Nothing here chooses or inflects.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from sys import intern
+from typing import NamedTuple
+
+from regard.data.phrasebook.arabic import Arabic
+from regard.data.phrasebook.english import English
+from regard.data.phrasebook.french import French
+from regard.data.phrasebook.german import German
+from regard.data.phrasebook.italian import Italian
+from regard.data.phrasebook.language import Entry, Language
+
+LEXICON = ("nouns.txt", "verbs.txt", "adjectives.txt", "words.txt")
+RULES = "rules.txt"
+KINDS = ("subject-verb", "verb-object", "adjective-noun", "pronoun-antecedent")
+FUNCTION_WORDS = frozenset({"determiner", "pronoun", "preposition"})
+TENSES = frozenset({"past", "present", "perfect", "future"})
+
+SLOT = re.compile(r"\{(\w+)(?:\.([\w-]+))?(?:@([\w,]+))?\}(?:~([\w?+-]+))?")
+CHOICE = re.compile(r"(\w+)=([\w-]+)(?::([^\s\[]+))?(?:\[([\w,]+)\])?")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lexeme:
+    """A word of the lexicon with its forms in every language."""
+
+    category: str
+    key: str
+    classes: frozenset[str]
+    subject: frozenset[str]
+    object: frozenset[str]
+    forms: Mapping[str, Entry]
+    weight: int = 1
+    family: str = ""  # shared by words that some language translates alike, so that they never part
+
+    @property
+    def content(self) -> bool:
+        """Whether the word says something by itself, unlike articles, pronouns, prepositions and *to be*."""
+        return self.category not in FUNCTION_WORDS and "copula" not in self.classes
+
+
+class Element(NamedTuple):
+    """One piece of a template: a literal, or a slot with its form, what it agrees with, and extra marks."""
+
+    text: str
+    slot: str
+    form: str
+    agree: tuple[str, ...]
+    marks: tuple[tuple[str, bool], ...]
+    sign: str  # equal for elements that say the same of the same word
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """How a slot is filled: the category, the classes asked for (all terms, any class of a term), the variants."""
+
+    name: str
+    category: str
+    terms: tuple[tuple[str, ...], ...]
+    variants: tuple[str, ...]
+    refers: tuple[str, ...]  # the earlier slots its terms speak of
+
+
+class Bond(NamedTuple):
+    """A grammatical link between two slots; `pronoun-antecedent` starts at the slot's pronoun."""
+
+    kind: str
+    start: str
+    end: str
+
+
+@dataclass(eq=False)
+class Rule:
+    """One synchronous rule: what fills its slots, and a template for each language."""
+
+    category: str
+    weight: int
+    name: str
+    where: str
+    choices: list[Choice] = field(default_factory=list)
+    bonds: list[Bond] = field(default_factory=list)
+    templates: dict[str, list[Element]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """Lexemes and rules by category, and the languages that inflect them."""
+
+    languages: Mapping[str, Language]
+    lexemes: Mapping[str, list[Lexeme]]
+    rules: Mapping[str, list[Rule]]
+
+
+def load(folder: Traversable | None = None) -> Grammar:
+    """Read the grammar from a folder, or the one that comes with the package."""
+    folder = folder or files("regard.data.phrasebook")
+    spoken: list[Language] = [English(), German(), French(), Italian(), Arabic()]
+    languages = {language.code: language for language in spoken}
+    lexemes: dict[str, list[Lexeme]] = {}
+    for name in LEXICON:
+        for where, category, line in sections(folder, name):
+            lexemes.setdefault(category, []).append(read_lexeme(category, line, where, languages))
+    lexemes = {category: with_families(group) for category, group in lexemes.items()}
+    rules: dict[str, list[Rule]] = {}
+    for rule in read_rules(folder, languages):
+        rules.setdefault(rule.category, []).append(rule)
+    for rule in (rule for group in rules.values() for rule in group):
+        check(rule, languages, set(lexemes) | set(rules) | {"number"})
+    return Grammar(languages, lexemes, rules)
+
+
+def lines(folder: Traversable, name: str) -> Iterator[tuple[str, str]]:
+    """The lines that say something, each with its place (`file:line`)."""
+    for number, line in enumerate((folder / name).read_text(encoding="utf-8").splitlines(), start=1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield f"{name}:{number}", line
+
+
+def sections(folder: Traversable, name: str) -> Iterator[tuple[str, str, str]]:
+    """Lexicon lines with the category of the section they stand in."""
+    category = ""
+    for where, line in lines(folder, name):
+        if line.startswith("["):
+            category = line.strip().strip("[]")
+        elif not category:
+            raise ValueError(f"{where}: this line stands before any section; put [noun], [verb], … above it")
+        else:
+            yield where, category, line
+
+
+def read_lexeme(category: str, line: str, where: str, languages: Mapping[str, Language]) -> Lexeme:
+    """One word from one line."""
+    # A bar inside a German verb or a class list has no space around it, so divide only where there is one.
+    fields = [part.strip() for part in re.split(r"\s\|\s|\s\|$", line)]
+    codes = ["en", *(code for code in languages if code != "en")]
+    if len(fields) != len(codes) + 1 or not all(fields):
+        raise ValueError(
+            f"{where}: expected {len(codes) + 1} fields divided by ' | ' (English, classes, German, French, Italian, "
+            f"Arabic), found {len([part for part in fields if part])}; complete the line {line.strip()!r}"
+        )
+    english, tags, *targets = fields
+    forms: dict[str, Entry] = {}
+    for code, text in zip(codes, [english, *targets], strict=True):
+        try:
+            forms[code] = languages[code].read(category, text)
+        except (ValueError, IndexError) as error:
+            raise ValueError(f"{where}: cannot read the {code} field {text!r}: {error}") from None
+    named, _, government = tags.partition(":")
+    who, _, what = government.partition(">")
+    classes = frozenset(named.split())
+    weight = next((int(tag[1:]) for tag in classes if re.fullmatch(r"x\d+", tag)), 1)
+    if category == "noun" and forms["en"]["sg"] == forms["en"]["pl"] and not classes & {"mass", "single"}:
+        raise ValueError(f"{where}: {english!r} does not show its number; add the class `single` or `mass`")
+    key = re.sub(r"\s\+", " ", english).split(" ")[0] if category != "verb" else verb_key(english)
+    return Lexeme(category, key, classes | {"=" + key}, any_of(who), any_of(what), forms, weight)
+
+
+def with_families(lexemes: list[Lexeme]) -> list[Lexeme]:
+    """Words that look alike in some language (*carry* and *wear* are both tragen) form one family."""
+    family = {id(lexeme): lexeme.key for lexeme in lexemes}
+    owners: dict[tuple[str, str], Lexeme] = {}
+    for lexeme in lexemes:
+        for code, entry in lexeme.forms.items():
+            other = owners.setdefault((code, entry["text"]), lexeme)
+            old, new = family[id(lexeme)], family[id(other)]
+            family = {key: new if name == old else name for key, name in family.items()}
+    return [replace(lexeme, family=family[id(lexeme)]) for lexeme in lexemes]
+
+
+def verb_key(english: str) -> str:
+    """A verb's key: its base with its particle."""
+    parts = english.split()
+    return "-".join([parts[0], *(part[1:] for part in parts if part.startswith("+"))])
+
+
+def any_of(text: str) -> frozenset[str]:
+    """The classes in `person|animal`."""
+    return frozenset(part.strip() for part in text.split("|") if part.strip())
+
+
+def read_rules(folder: Traversable, languages: Mapping[str, Language]) -> Iterator[Rule]:
+    """The rules of `rules.txt`, one after the other."""
+    rule: Rule | None = None
+    for where, line in lines(folder, RULES):
+        head, _, rest = line.strip().partition(" ")
+        rest = rest.strip()
+        if head == "rule":
+            if rule:
+                yield rule
+            parts = rest.split(maxsplit=2)
+            if len(parts) < 2 or not parts[1].isdigit():
+                raise ValueError(
+                    f"{where}: a rule opens with category and weight: rule sentence 10 name; found {line.strip()!r}"
+                )
+            rule = Rule(parts[0], int(parts[1]), parts[2] if len(parts) > 2 else parts[0], where)
+        elif rule is None:
+            raise ValueError(f"{where}: this line stands before any rule; open one with: rule sentence 10 name")
+        elif head == "has":
+            for text in rest.split():
+                rule.choices.append(read_choice(text, [choice.name for choice in rule.choices], where))
+        elif head == "bind":
+            rule.bonds = [read_bond(text, where) for text in rest.split(";")]
+        elif head in languages:
+            rule.templates[head] = [read_element(text, head, where) for text in rest.split()]
+        else:
+            known = ", ".join(["rule", "has", "bind", *languages])
+            raise ValueError(f"{where}: a rule's lines begin with {known}; found {head!r}")
+    if rule:
+        yield rule
+
+
+def read_choice(text: str, earlier: list[str], where: str) -> Choice:
+    """`verb=verb:acts&!stative[past,present]`."""
+    match = CHOICE.fullmatch(text)
+    if not match:
+        raise ValueError(
+            f"{where}: a slot is name=category:classes[variants], such as noun=noun:animal[sg,pl]; found {text!r}"
+        )
+    name, category, terms, variants = match.groups()
+    divided = tuple(tuple(term.split("|")) for term in terms.split("&")) if terms else ()
+    named = {word for term in divided for atom in term for word in re.findall(r"[a-z]+", atom)}
+    refers = tuple(slot for slot in earlier if slot in named)
+    return Choice(name, category, divided, tuple(variants.split(",")) if variants else ("",), refers)
+
+
+def read_bond(text: str, where: str) -> Bond:
+    """`subject-verb subject verb`."""
+    parts = text.split()
+    if len(parts) != 3 or parts[0] not in KINDS:
+        raise ValueError(f"{where}: a link is one of {', '.join(KINDS)} and two slots; found {text.strip()!r}")
+    return Bond(*parts)
+
+
+def read_marks(text: str | None) -> tuple[tuple[str, bool], ...]:
+    """`because+too?`: the labels of the English words this one stands for, `?` for a link that is only possible."""
+    labels = text.split("+") if text else []
+    return tuple((label.rstrip("?"), not label.endswith("?")) for label in labels)
+
+
+def read_element(text: str, code: str, where: str) -> Element:
+    """`{verb.past@subject}`, `nicht~not`, `not`."""
+    if text.startswith("{"):
+        match = SLOT.fullmatch(text)
+        if not match:
+            raise ValueError(f"{where}: a slot in a template is {{slot.form@agreement}}~label; found {text!r}")
+        slot, form, agree, label = match.groups()
+        return Element("", slot, form or "", tuple(agree.split(",")) if agree else (), read_marks(label), intern(text))
+    literal, tilde, label = text.partition("~")
+    marks = read_marks(label) if tilde else ((literal, True),) if code == "en" else ()
+    return Element(literal.replace("_", " "), "", "", (), marks, "")
+
+
+def check(rule: Rule, languages: Mapping[str, Language], categories: set[str]) -> None:
+    """Every slot must exist, every language must have its line."""
+    names = [choice.name for choice in rule.choices]
+    for code in languages:
+        if code not in rule.templates:
+            raise ValueError(
+                f"{rule.where}: rule {rule.name!r} has no line for {code}; add one that begins with {code}"
+            )
+        for element in rule.templates[code]:
+            for slot in filter(None, (element.slot, *element.agree)):
+                if slot not in names:
+                    known = ", ".join(names)
+                    raise ValueError(
+                        f"{rule.where}: the {code} line of rule {rule.name!r} uses {{{slot}}}, but has: {known}"
+                    )
+    for choice in rule.choices:
+        if choice.category not in categories:
+            known = ", ".join(sorted(categories))
+            raise ValueError(
+                f"{rule.where}: slot {choice.name!r} wants a {choice.category!r}, but there are only: {known}"
+            )
+    for bond in rule.bonds:
+        if not {bond.start, bond.end} <= set(names):
+            raise ValueError(f"{rule.where}: the link {bond.kind} names a slot that rule {rule.name!r} has not: {bond}")
