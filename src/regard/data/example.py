@@ -58,7 +58,8 @@ class Rows:
         offsets = _offsets(lengths)
         index = np.arange(offsets[-1])
         index += np.repeat(starts - offsets[:-1], lengths)
-        return Rows(self.ids[index], offsets)
+        # Clipping never happens, but without it numpy checks each index apart, at twice the time.
+        return Rows(self.ids.take(index, mode="clip"), offsets)
 
     def between(self, start: int, stop: int) -> "Rows":
         """The rows from `start` up to but without `stop`, as a view."""
