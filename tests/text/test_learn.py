@@ -8,7 +8,7 @@ import pytest
 from tests.text.conftest import corpus
 
 from regard.text import Settings, Tokenizer
-from regard.text.learn import reservoir
+from regard.text.learn import affordable, reservoir
 
 KINDS = ("bpe", "unigram", "word", "char")
 
@@ -80,6 +80,23 @@ def test_learning_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="not a whole SentencePiece model"):
         Tokenizer(b"nothing")
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_no_more_text_is_learned_from_than_can_be_afforded(kind: str) -> None:
+    lines = [f"{at} {'x' * 20}{at:04}" for at in range(1000)]
+    kept = affordable(lines, 5000, kind, seed=1)
+    assert kept == [line for line in lines if line in set(kept)]
+    assert 4500 < sum(map(len, kept)) < 5500
+    assert kept == affordable(lines, 5000, kind, seed=1)
+    assert affordable(lines, 10**6, kind, seed=1) == lines
+    assert abs(sum(int(line.split()[0]) for line in kept) / len(kept) - 500) < 100
+
+
+def test_repeated_words_cost_bpe_nothing() -> None:
+    lines = ["the cat saw the dog"] * 1000
+    assert affordable(lines, 100, "bpe", seed=1) == lines
+    assert len(affordable(lines, 100, "unigram", seed=1)) == 5
 
 
 def test_a_reservoir_keeps_a_short_stream_whole_and_in_order() -> None:

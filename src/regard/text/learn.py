@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 SAMPLE = 1_000_000  # lines kept to learn from; more would cost memory and change a vocabulary little
 LONGEST = 2_000  # characters of a line that are kept
+AFFORDABLE = 8_000_000  # characters of different words (for unigram, of text) that are learned from: about 600 MiB
 _THREADS = 8  # fixed: unigram learning adds up in an order that depends on the number of threads
 
 T = TypeVar("T")
@@ -39,6 +40,27 @@ def reservoir(items: Iterable[T], most: int, seed: int) -> list[T]:
         kept[draw.randrange(most)] = item[0]
 
 
+def affordable(lines: list[str], most: int, kind: str, seed: int) -> list[str]:
+    """A random part of the lines that fits into memory and minutes, in their order.
+
+    What counts are the characters of different words, few unless a script writes no spaces; for unigram, whose
+    first step looks at whole lines, all characters.
+    """
+    if sum(map(len, lines)) <= most:
+        return lines
+    order = list(range(len(lines)))
+    random.Random(seed).shuffle(order)
+    seen: set[str] = set()
+    spent = 0
+    for kept, at in enumerate(order):
+        new = [lines[at]] if kind == "unigram" else set(lines[at].split(" ")) - seen
+        seen.update(new if kind != "unigram" else ())
+        spent += sum(map(len, new))
+        if spent > most:
+            return [lines[each] for each in sorted(order[: max(kept, 1)])]
+    return lines
+
+
 def learn(lines: Iterable[str], size: int, settings: Settings, seed: int = 0) -> bytes:
     """Learn a vocabulary of `size` ids and return the model file.
 
@@ -52,6 +74,7 @@ def learn(lines: Iterable[str], size: int, settings: Settings, seed: int = 0) ->
     ready = [line for line in (_without_symbols(prepare.line(line), settings) for line in kept) if line.strip()]
     if not ready:
         raise ValueError(f"no text to learn a vocabulary from: {len(kept)} lines, all of them empty")
+    ready = affordable(ready, AFFORDABLE, settings.kind, seed)
     model = proto.read(_train(ready, size, settings)).without({SPACE + symbol for symbol in settings.symbols})
     if len(model.pieces) < size:
         log.warning(

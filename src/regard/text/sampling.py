@@ -8,6 +8,7 @@ known about a word is remembered, so that common words cost a look-up.
 import heapq
 import math
 import re
+from abc import ABC, abstractmethod
 from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -27,7 +28,7 @@ _SHORT = 24  # characters of a word that is worth remembering; longer ones rarel
 _LONGEST = 512  # characters taken at once: a forced cut beyond, so that time grows linearly with a line
 
 
-class Sampler:
+class Sampler(ABC):
     """Draws segmentations of normalised lines; a subclass says how one word is cut."""
 
     def __init__(
@@ -54,9 +55,9 @@ class Sampler:
             found = [number for at, number in enumerate(found) if number != UNK or found[at - 1 : at] != [UNK]]
         return found
 
+    @abstractmethod
     def cut(self, word: str, amount: float, draw: Draw) -> Sequence[int]:
         """The ids of one random segmentation of a word."""
-        raise NotImplementedError
 
     def ids(self, pieces: Sequence[str]) -> tuple[int, ...]:
         """The ids of a word's pieces; a character without one is spelled in bytes, or unknown."""
@@ -110,6 +111,7 @@ class DropoutSampler(Sampler):
         agenda: list[tuple[float, int, str]] = []
 
         def offer(left: int) -> None:
+            """Note the merge of a piece with the next one, if it is one."""
             if left >= 0 and after[left] < len(pieces):
                 merged = pieces[left] + pieces[after[left]]
                 if merged in self.scores:
