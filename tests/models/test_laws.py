@@ -1,0 +1,162 @@
+"""Laws every model holds, on ragged batches of mixed lengths."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from regard.models.outline import Outline
+from regard.models.seq2seq import Seq2Seq
+from regard.nn.ragged import Ragged
+from regard.nn.tap import recording, taps
+
+VOCABULARY = 11
+ids = st.lists(st.integers(0, VOCABULARY - 1), max_size=9)
+pairs = st.lists(st.tuples(ids, ids), min_size=1, max_size=5)
+Pairs = list[tuple[list[int], list[int]]]
+
+KINDS = {
+    "paper": Outline(norm_first=False),
+    "norm first": Outline(),
+    "rotary, swiglu, rms": Outline(position="rotary", activation="swiglu", norm="rms"),
+    "alibi, gelu, scale": Outline(position="alibi", activation="gelu", norm="scale", tied="decoder"),
+    "learned, window, additive": Outline(position="learned", window=2, score="additive", tied="none"),
+    "beside, bilinear": Outline(position_width=4, score="bilinear", tied="embeddings"),
+    "narrow keys, no positions": Outline(position="none", key_size=3, value_size=5, tied="outer", output_bias=True),
+}
+
+
+def small(outline: Outline) -> Seq2Seq:
+    """A model of this kind that is quick to try, in double precision."""
+    torch.manual_seed(1)
+    told = {**vars(outline), "width": 12, "inner": 16, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
+    return Outline(**told).seq2seq(VOCABULARY, VOCABULARY).double().eval()
+
+
+MODELS = {name: small(outline) for name, outline in KINDS.items()}
+every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+few = settings(max_examples=12)
+
+
+def batched(batch: Pairs) -> tuple[Ragged, Ragged]:
+    return Ragged.from_list([source for source, _ in batch]), Ragged.from_list([target for _, target in batch])
+
+
+def logits_of(model: Seq2Seq, batch: Pairs) -> list[Tensor]:
+    """Each pair's logits."""
+    source, target = batched(batch)
+    return target.with_values(model(source, target)).to_list()
+
+
+@every_model
+@given(pairs)
+@few
+def test_batching_with_others_changes_no_logit(model: Seq2Seq, batch: Pairs) -> None:
+    for pair, together in zip(batch, logits_of(model, batch), strict=True):
+        torch.testing.assert_close(logits_of(model, [pair])[0], together)
+
+
+@every_model
+@given(pairs, st.permutations(range(5)))
+@few
+def test_permuting_the_batch_permutes_the_output(model: Seq2Seq, batch: Pairs, ranks: list[int]) -> None:
+    order = sorted(range(len(batch)), key=ranks.__getitem__)
+    straight = logits_of(model, batch)
+    for place, shuffled in zip(order, logits_of(model, [batch[i] for i in order]), strict=True):
+        torch.testing.assert_close(shuffled, straight[place])
+
+
+@every_model
+@given(pairs, ids)
+@few
+def test_a_later_target_token_changes_no_earlier_logit(model: Seq2Seq, batch: Pairs, more: list[int]) -> None:
+    longer = [(source, target + more) for source, target in batch]
+    for (_, target), short, long in zip(batch, logits_of(model, batch), logits_of(model, longer), strict=True):
+        torch.testing.assert_close(long[: len(target)], short)
+
+
+@every_model
+@given(pairs)
+@few
+def test_step_by_step_gives_the_teacher_forced_log_probabilities(model: Seq2Seq, batch: Pairs) -> None:
+    source, target = batched(batch)
+    padded, state, steps = target.to_padded(), model.start(source), []
+    for column in range(target.longest):
+        log_probabilities, state = model.step(padded[:, column], state)
+        steps.append(log_probabilities)
+    if steps:
+        stepped = target.layout.unpad(torch.stack(steps, 1))
+        torch.testing.assert_close(stepped, model(source, target).log_softmax(-1))
+
+
+@every_model
+@given(pairs)
+@few
+def test_watched_is_unwatched_and_every_tap_is_passed(model: Seq2Seq, batch: Pairs) -> None:
+    source, target = batched(batch)
+    unwatched = model(source, target)
+    with recording(model, "*") as seen:
+        torch.testing.assert_close(model(source, target), unwatched)
+    silent = {name for name, passed in seen.items() if not passed}
+    assert {name.rpartition(".")[2] for name in silent} <= {"place"}  # positions that are no vector pass no tap
+    assert seen.keys() == taps(model).keys()
+
+
+@every_model
+@given(pairs)
+@few
+def test_weights_are_positive_sum_to_one_and_are_zero_under_the_mask(model: Seq2Seq, batch: Pairs) -> None:
+    source, target = batched(batch)
+    with recording(model, "*.weights") as weights, recording(model, "*.mask") as masks:
+        model(source, target)
+    for name, (weight,) in weights.items():
+        mask = masks[name.replace("weights", "mask")][0].expand_as(weight)
+        sums = weight.sum(-1)[mask.any(-1)]
+        assert bool((weight >= 0).all())
+        assert bool((weight[~mask] == 0).all())
+        torch.testing.assert_close(sums, torch.ones_like(sums))
+
+
+@every_model
+def test_one_token_alone_gives_finite_logits_and_gradients(model: Seq2Seq) -> None:
+    logits = model(*batched([([3], [1])]))
+    logits.sum().backward()
+    given_any = [each.grad for each in model.parameters() if each.grad is not None]
+    assert given_any
+    assert all(bool(each.isfinite().all()) for each in [logits, *given_any])
+    model.zero_grad()
+
+
+@every_model
+def test_an_empty_source_or_target_is_legal_and_changes_nothing_for_the_others(model: Seq2Seq) -> None:
+    full: tuple[list[int], list[int]] = ([3, 4, 5], [1, 2])
+    alone = logits_of(model, [full])[0]
+    empties: Pairs = [([], []), ([], [1, 7]), ([4], [])]
+    for empty in empties:
+        beside = logits_of(model, [empty, full, empty])
+        torch.testing.assert_close(beside[1], alone)
+        assert len(beside[0]) == len(empty[1])
+        assert bool(beside[0].isfinite().all())
+
+
+@every_model
+def test_a_batch_of_nothing_but_empty_sequences_gives_no_logits(model: Seq2Seq) -> None:
+    assert model(*batched([([], []), ([], [])])).shape == (0, VOCABULARY)
+
+
+@every_model
+def test_batching_with_others_changes_no_gradient(model: Seq2Seq) -> None:
+    batch: Pairs = [([3, 4, 5], [1, 2]), ([], [4, 4, 1]), ([6], [2]), ([1] * 9, [7] * 9)]
+
+    def gradients(parts: list[Pairs]) -> list[Tensor]:
+        model.zero_grad()
+        for part in parts:
+            model(*batched(part)).square().sum().backward()
+        return [each.grad.clone() for each in model.parameters() if each.grad is not None]
+
+    together, apart = gradients([batch]), gradients([[pair] for pair in batch])
+    model.zero_grad()
+    assert together
+    for one, other in zip(together, apart, strict=True):
+        torch.testing.assert_close(one, other)
