@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.lines import LONGEST_LINE, read_lines
+from regard.files import LONGEST_LINE, read_lines
 
 # Any text but the newline that ends a line; a final carriage return would be half of a line end.
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n")).filter(lambda t: not t.endswith("\r"))
