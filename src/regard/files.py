@@ -1,6 +1,6 @@
-"""A text file to its lines, a list at a time; memory holds a block of the file, never the file.
+"""Files read as lines, in blocks, and files written whole or not at all.
 
-What counts as a line is the same for every corpus:
+What counts as a line is the same everywhere:
 
 - Text is UTF-8, strictly. A byte-order mark at the start of the file is dropped.
 - A line ends at `\\n` or `\\r\\n` and nowhere else. A lone `\\r`, a form feed, U+0085, U+2028, NUL and every other
@@ -10,6 +10,8 @@ What counts as a line is the same for every corpus:
 """
 
 import gzip
+import os
+import secrets
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +25,14 @@ _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 
 
-def read_lines(path: Path, *, block: int = BLOCK) -> Iterator[list[str]]:
-    """The lines of a file without their ends, in lists that together span about `block` bytes each."""
+def read_lines(path: Path, stream: BinaryIO | None = None, *, block: int = BLOCK) -> Iterator[list[str]]:
+    """The lines of a file without their ends, in lists that together span about `block` bytes each.
+
+    Memory holds a block of the file, never the file. Where a `stream` is given, such as standard input, `path` only
+    names it.
+    """
     before = 0
-    for data in _whole_lines(path, block):
+    for data in _whole_lines(path, stream, block):
         lines = _decode(path, data, before).split("\n")
         lines.pop()
         if b"\r" in data:
@@ -35,11 +41,11 @@ def read_lines(path: Path, *, block: int = BLOCK) -> Iterator[list[str]]:
         yield lines
 
 
-def _whole_lines(path: Path, block: int) -> Iterator[bytes]:
+def _whole_lines(path: Path, stream: BinaryIO | None, block: int) -> Iterator[bytes]:
     """Blocks of bytes that end where a line ends; a missing final newline is added."""
     parts: list[bytes] = []
     held = 0
-    for number, data in enumerate(_blocks(path, block)):
+    for number, data in enumerate(_blocks(path, block) if stream is None else iter(lambda: stream.read(block), b"")):
         fresh = data.removeprefix(_BOM) if number == 0 else data
         end = fresh.rfind(b"\n") + 1
         if end:
@@ -86,3 +92,24 @@ def _decode(path: Path, data: bytes, before: int) -> str:
             f"{path}, line {line}: byte {column} (0x{data[error.start]:02x}) is not UTF-8 ({error.reason}). "
             f"Convert the file from its own encoding, such as: iconv -f {name} -t UTF-8"
         ) from error
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    try:
+        scratch.write_bytes(data)
+        settle(scratch)
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def settle(path: Path) -> None:
+    """Wait until a file's contents, or a folder's names, have reached the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

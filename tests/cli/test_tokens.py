@@ -32,7 +32,7 @@ def call(*arguments: str, stdin: str | bytes | None = None) -> Result:
 
 def test_a_line_is_a_table_of_tokens_and_ids(run: Path) -> None:
     tokenizer = Tokenizers.load(run).source
-    lines = call(str(run), "I can go alone").stdout.splitlines()
+    lines = call(str(run), "--no-one-hot", "I can go alone").stdout.splitlines()
     assert lines[0].split() == ["token", "id", "characters", "text", "word"]
     assert [line.split() for line in lines[1:]] == [
         ["▁I", str(tokenizer.id("I")), "0:1", "I", "0"],
@@ -66,7 +66,9 @@ def test_a_machine_reads_one_object_a_line(run: Path) -> None:
     tokenizer = Tokenizers.load(run).target
     found = [
         json.loads(line)
-        for line in call(str(run), "-", "--side", "target", "--json", stdin="أنا زرافة\n").stdout.splitlines()
+        for line in call(
+            str(run), "-", "--side", "target", "--json", "--no-one-hot", stdin="أنا زرافة\n"
+        ).stdout.splitlines()
     ]
     assert found == [
         {
@@ -81,17 +83,17 @@ def test_a_machine_reads_one_object_a_line(run: Path) -> None:
 
 def test_a_one_hot_vector_has_its_one_at_the_id(run: Path) -> None:
     tokenizer = Tokenizers.load(run).source
-    row = call(str(run), "--one-hot", "am").stdout.splitlines()[1]
+    row = call(str(run), "am").stdout.splitlines()[1]
     vector = ["1" if at == tokenizer.id("am") else "0" for at in range(len(tokenizer))]
     assert " ".join(vector) in row
-    record = json.loads(call(str(run), "--one-hot", "--json", "am").stdout)
+    record = json.loads(call(str(run), "--json", "am").stdout)
     assert record["tokens"][0]["one_hot"] == {"index": tokenizer.id("am"), "size": len(tokenizer)}
 
 
 def test_a_long_one_hot_vector_is_told_by_its_index(tmp_path: Path) -> None:
     Tokenizers.learn(PAIRS, size=300).save(tmp_path)
     tokenizer = Tokenizers.load(tmp_path).source
-    assert f"1 at {tokenizer.id('▁I')} of 0..{len(tokenizer) - 1}" in call(str(tmp_path), "--one-hot", "I").stdout
+    assert f"1 at {tokenizer.id('▁I')} of 0..{len(tokenizer) - 1}" in call(str(tmp_path), "I").stdout
 
 
 def test_broken_and_unseen_characters_are_shown(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from regard.data.cache import (
     locked,
     room_in,
     sweep,
-    write_whole,
 )
+from regard.files import write_whole
 
 
 def names(folder: Path) -> list[str]:

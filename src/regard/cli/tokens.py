@@ -20,7 +20,7 @@ def tokens(
     text: str | None = typer.Argument(None, help="A line of text; - or nothing reads lines from stdin."),
     side: Literal["source", "target"] = typer.Option("source", help="Whose vocabulary."),
     ids: bool = typer.Option(False, "--ids", help="Print ids only, a line for a line."),
-    one_hot: bool = typer.Option(False, "--one-hot", help="Add each token's one-hot vector."),
+    one_hot: bool = typer.Option(True, help="Show where the 1 of each token's one-hot vector stands."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object a line."),
 ) -> None:
     """Show the tokens of a line: piece, id, its characters in the line, and its word.
@@ -29,7 +29,7 @@ def tokens(
     regard tokens runs/phrasebook "I can go alone"
     regard tokens runs/phrasebook --side target "أستطيع الذهاب وحيداً"
     regard tokens runs/phrasebook --ids < in.txt > out.ids
-    regard tokens joint.model --one-hot --json "I am a student"
+    regard tokens joint.model --json "I am a student"
     """
     from regard.text import Tokenizers
 

@@ -1,8 +1,8 @@
 """Stores to an endless stream of ragged batches under a token budget, made ahead of the model.
 
 An epoch is an order of all examples (`regard.data.order`), cut into pools of some 65,536. A pool is loaded at once
-(`regard.data.pool`), cut into batches and steps (`regard.data.plan`), and each process gathers its own batches of it
-(`regard.data.example`). Nothing is drawn from a generator that runs through the epoch, so any position is reached by
+(`regard.data.pool`), cut into batches and steps (`regard.data.plan`), and each process gathers its own batches of it one
+by one (`regard.data.example`): arrays of a batch's size stay in the processor's cache. Nothing is drawn from a generator that runs through the epoch, so any position is reached by
 loading one pool, and the batches do not depend on how many were made before.
 """
 
@@ -17,9 +17,9 @@ import numpy as np
 import torch
 
 from regard.data.ahead import Ahead
-from regard.data.example import Batch, Examples, Rows, prepare
+from regard.data.example import Batch, Rows, prepare
 from regard.data.order import Mixture
-from regard.data.plan import Order, Shard, cut, plan_pool
+from regard.data.plan import Order, Plan, Shard, cut, plan_pool
 from regard.data.pool import Pairs, Pool, Sampling
 
 
@@ -53,12 +53,12 @@ class Step(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """This process's examples of one pool, and where they are cut into batches."""
+    """A pool, and how this process's share of it is cut into batches."""
 
     epoch: int
-    pool: int
-    examples: Examples
-    cuts: list[int]
+    number: int
+    pool: Pool
+    plan: Plan
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Feed:
             epoch += pool == 0
 
     def _load(self, epoch: int, number: int) -> _Cut:
-        """Load one pool, plan it, and gather this process's share."""
+        """Load one pool, and plan this process's share of it."""
         start, stop = (len(self.mixture) * each // self.pools for each in (number, number + 1))
         which = self.mixture.draw(epoch, start, stop)
         key = (self.seed, epoch, number)
@@ -172,39 +172,38 @@ class Feed:
         source, target = pool.lengths()
         # One more of each: the symbols that `prepare` adds count too.
         plan = plan_pool(source + 1, target + 1, self.tokens, self.shard.parts, self.order, (*key, _STEPS))
-        ours = plan.only(self.shard.batches(len(plan)))
-        return _Cut(epoch, number, prepare(*pool.take(ours.order)), ours.cuts.tolist())
+        return _Cut(epoch, number, pool, plan.only(self.shard.batches(len(plan))))
 
     def _length(self, pool: _Cut) -> int:
         """Steps of a pool."""
-        return (len(pool.cuts) - 1) // self.shard.accumulate
+        return len(pool.plan) // self.shard.accumulate
 
     def _batches(self, pool: _Cut, step: int) -> list[Batch]:
         """This process's batches of one step."""
         first = step * self.shard.accumulate
-        cuts = pool.cuts[first : first + self.shard.accumulate + 1]
-        return [pool.examples.batch(begin, end) for begin, end in pairwise(cuts)]
+        batches = range(first, first + self.shard.accumulate)
+        return [prepare(*pool.pool.take(pool.plan.examples(each))) for each in batches]
 
     def _after(self, pool: _Cut, step: int) -> Position:
         """The position behind a step; behind a pool's last one it is the next pool's first, so none loads in vain."""
         if step + 1 < self._length(pool):
-            return Position(pool.epoch, pool.pool, step + 1)
-        return Position(pool.epoch, pool.pool + 1) if pool.pool + 1 < self.pools else Position(pool.epoch + 1)
+            return Position(pool.epoch, pool.number, step + 1)
+        return Position(pool.epoch, pool.number + 1) if pool.number + 1 < self.pools else Position(pool.epoch + 1)
 
 
 def in_order(store: Pairs, tokens: int, pool: int = Feed.POOL) -> Iterator[Batch]:
     """Every pair of a store once, as it stands there, for validation; several processes may take every n-th batch.
 
-    `pool` examples are loaded at once.
+    The lengths of `pool` examples are looked at together.
     """
     check_budget(store, tokens, "example {}")
     for start in range(0, len(store), pool):
-        which = np.arange(start, min(start + pool, len(store)))
-        source_ids, source_offsets, target_ids, target_offsets = store.gather(which)
-        examples = prepare(Rows(source_ids, source_offsets), Rows(target_ids, target_offsets), which)
-        cuts = cut(examples.source.offsets, examples.target.offsets, tokens).tolist()
-        for begin, end in pairwise(cuts):
-            yield examples.batch(begin, end)
+        source, target = (np.cumsum(1 + lengths[start : start + pool], dtype=np.int64) for lengths in store.lengths)
+        cuts = cut(np.insert(source, 0, 0), np.insert(target, 0, 0), tokens)
+        for begin, end in pairwise(cuts + start):
+            which = np.arange(begin, end)
+            source_ids, source_offsets, target_ids, target_offsets = store.gather(which)
+            yield prepare(Rows(source_ids, source_offsets), Rows(target_ids, target_offsets), which)
 
 
 def check_budget(store: Pairs, tokens: int, name: str) -> None:

@@ -26,13 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.cache import building, contents_digest, lock_of, locked, room_in, sweep, write_whole
+from regard.data.cache import building, contents_digest, lock_of, locked, room_in, sweep
 from regard.data.corpus import Chunk, corpus_files, read_chunks
 from regard.data.dedupe import find_duplicates
 from regard.data.encode import ChunkEncoder, Encoded, Encoder, Encoders, ids_dtype
 from regard.data.filters import FilterReport, Sieve
 from regard.data.store import VERSION, Manifest, Store
 from regard.data.writer import SideWriter
+from regard.files import write_whole
 from regard.recipe import Corpus, Data, PhrasebookCorpus
 
 _log = logging.getLogger("regard")

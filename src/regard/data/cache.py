@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from regard.files import settle, write_whole
+
 _BUILDING = ".building-"
 _SETTLED = 2_000_000_000  # nanoseconds; file systems date changes no finer than this, the coarsest of them
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
@@ -107,15 +109,6 @@ def sweep(parent: Path) -> None:
                 shutil.rmtree(scratch, ignore_errors=True)
 
 
-def settle(path: Path) -> None:
-    """Wait until a file's contents, or a folder's names, have reached the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 class NoRoomError(OSError):
     """The disk of the cache is full, or may not be written to."""
 
@@ -168,15 +161,3 @@ def _remembered(note: Path, state: list[int]) -> str | None:
         return str(noted["digest"]) if noted["state"] == state else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    try:
-        scratch.write_bytes(data)
-        settle(scratch)
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """A corpus named in a recipe to its sentence pairs, as a stream of chunks.
 
 Two plain text files, tab-separated columns, a JSON object a line (each also gzipped), or the built-in phrasebook.
-`regard.data.lines` says what a line is. A tab-separated file has no quoting: a tab always parts two columns. A JSON
+`regard.files` says what a line is. A tab-separated file has no quoting: a tab always parts two columns. A JSON
 value may hold any text, a newline too, but no half of a surrogate pair, which is no text in any encoding.
 """
 
@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.lines import read_lines
 from regard.data.phrasebook import phrases
+from regard.files import read_lines
 from regard.recipe import Corpus, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
 
 CHUNK = 10_000

@@ -8,7 +8,7 @@
 5. Tokens become ids                                       `regard.text`, before all this
 6. What the vocabulary lacks becomes `<unk>`; lengths      `regard.text`; the offsets of each `Rows`, here
 
-All of it works on whole batches, or on thousands of pairs at once, as flat arrays without a loop over the examples.
+All of it works on a whole batch at once, as flat arrays, without a loop over the examples.
 """
 
 from collections.abc import Sequence
@@ -60,11 +60,6 @@ class Rows:
         index += np.repeat(starts - offsets[:-1], lengths)
         # Clipping never happens, but without it numpy checks each index apart, at twice the time.
         return Rows(self.ids.take(index, mode="clip"), offsets)
-
-    def between(self, start: int, stop: int) -> "Rows":
-        """The rows from `start` up to but without `stop`, as a view."""
-        offsets = self.offsets[start : stop + 1]
-        return Rows(self.ids[offsets[0] : offsets[-1]], offsets - offsets[0])
 
     def to_ragged(self) -> Ragged:
         """The same rows as tensors; ids become int64, which is what losses and one-hot encodings ask for."""
@@ -130,36 +125,15 @@ class Batch:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """Many prepared pairs, from which batches are cut as consecutive slices."""
-
-    source: Rows
-    """Sources, each closed by `<eos>`."""
-    target: Rows
-    """Decoder inputs, each opened by `<sos>`."""
-    labels: Rows
-    """Decoder outputs, each closed by `<eos>`."""
-    index: Numbers
-    """Numbers of the examples."""
-
-    def __len__(self) -> int:
-        """How many pairs there are."""
-        return self.index.size
-
-    def batch(self, start: int, stop: int) -> Batch:
-        """The pairs from `start` up to but without `stop`, copied out as tensors."""
-        return Batch(
-            self.source.between(start, stop).to_ragged(),
-            self.target.between(start, stop).to_ragged(),
-            torch.from_numpy(self.labels.between(start, stop).ids.astype(np.int64)),
-            torch.from_numpy(self.index[start:stop].copy()),
-        )
-
-
-def prepare(source: Rows, target: Rows, index: Numbers) -> Examples:
+def prepare(source: Rows, target: Rows, index: Numbers) -> Batch:
     """Put the reserved symbols where encoder, decoder and loss expect them."""
-    return Examples(source.append(END), target.prepend(START), target.append(END), index)
+    labels = target.append(END)
+    return Batch(
+        source.append(END).to_ragged(),
+        target.prepend(START).to_ragged(),
+        torch.from_numpy(labels.ids.astype(np.int64)),
+        torch.from_numpy(index),
+    )
 
 
 def _offsets(lengths: Numbers) -> Numbers:

@@ -54,6 +54,10 @@ class Plan:
         """How many batches there are."""
         return self.cuts.size - 1
 
+    def examples(self, batch: int) -> Numbers:
+        """Places, in the pool, of the examples of one batch."""
+        return self.order[self.cuts[batch] : self.cuts[batch + 1]]
+
     def only(self, batches: Numbers) -> "Plan":
         """The same with these batches alone, in this order."""
         sizes = self.cuts[batches + 1] - self.cuts[batches]

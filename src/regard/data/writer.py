@@ -8,9 +8,9 @@ from typing import Any, BinaryIO, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.cache import settle
 from regard.data.encode import Rows
 from regard.data.store import SideManifest
+from regard.files import settle
 
 
 class SideWriter:

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from regard.text.files import write_atomically
+from regard.files import write_whole
 from regard.text.learn import LONGEST, SAMPLE, reservoir
 from regard.text.settings import Settings
 from regard.text.tokenizer import Tokenizer
@@ -65,7 +65,7 @@ class Tokenizers:
             tokenizer.save(Path(folder) / f"{name}.model")
         index = {"version": _VERSION, **{name: _entry(name, tokenizer) for name, tokenizer in sides.items()}}
         text = json.dumps(index, ensure_ascii=False, indent=2) + "\n"
-        write_atomically(Path(folder) / _INDEX, text.encode())
+        write_whole(Path(folder) / _INDEX, text.encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Tokenizers":

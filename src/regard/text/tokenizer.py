@@ -13,8 +13,8 @@ import numpy as np
 import sentencepiece
 from numpy.typing import ArrayLike, NDArray
 
+from regard.files import write_whole
 from regard.text import learn, proto
-from regard.text.files import write_atomically
 from regard.text.lookup import Lookup
 from regard.text.prepare import Prepare
 from regard.text.sampling import DropoutSampler, Sampler, UnigramSampler
@@ -158,7 +158,7 @@ class Tokenizer:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model file, whole or not at all; its settings are inside."""
-        write_atomically(Path(path), self.model)
+        write_whole(Path(path), self.model)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":

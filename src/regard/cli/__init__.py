@@ -1,0 +1,88 @@
+"""The command line: one file a command; each parses, calls one function and prints.
+
+Results go to stdout, progress and errors to stderr. What a user can mend is an error of one sentence; a traceback
+reaches nobody, unless REGARD_DEBUG asks for it.
+"""
+
+import logging
+import os
+import sys
+from importlib.metadata import version
+
+import typer
+
+from regard.cli import demo, phrasebook, prepare, recipe, score, tokens
+
+app = typer.Typer(
+    name="regard",
+    help="""Attention you can train, see and ship.
+
+    \b
+    regard demo                                  see it work, without data
+    regard phrasebook --to de -n 5 --alignments  pairs from a grammar
+    regard recipe show recipes/phrasebook.toml   every setting of a run
+    regard prepare recipes/phrasebook.toml       vocabulary and token store
+    regard tokens runs/phrasebook "I can go"     what a line becomes
+    regard score --hypothesis out.de --reference test.de
+    """,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"regard {version('regard')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Options that come before a command."""
+
+
+app.command("demo")(demo.demo)
+app.command("prepare")(prepare.prepare)
+app.command("tokens")(tokens.tokens)
+app.command("phrasebook")(phrasebook.phrasebook)
+app.command("score")(score.score)
+app.add_typer(recipe.app, name="recipe")
+
+
+def main() -> None:
+    """Run the command line, and turn whatever goes wrong into a sentence and an exit code."""
+    logging.basicConfig(format="regard: %(message)s")
+    try:
+        app()
+    except BrokenPipeError:
+        # Whoever read our output has left; point stdout elsewhere so that closing it at exit cannot fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except KeyboardInterrupt:
+        _say("stopped")
+        sys.exit(130)
+    except (ValueError, OSError, MemoryError) as error:
+        _show_traceback_if_asked()
+        _say(f"error: {error}" if str(error) else f"error: {type(error).__name__}")
+        sys.exit(1)
+    except Exception as error:
+        _show_traceback_if_asked()
+        _say(f"internal error: {type(error).__name__}: {error}; this is a fault of regard. REGARD_DEBUG=1 shows where.")
+        sys.exit(70)
+
+
+def _say(sentence: str) -> None:
+    print(f"regard: {sentence}", file=sys.stderr)
+
+
+def _show_traceback_if_asked() -> None:
+    if os.environ.get("REGARD_DEBUG"):
+        import traceback
+
+        traceback.print_exc()
