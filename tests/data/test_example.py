@@ -20,7 +20,7 @@ def lists_from(rows: Rows) -> list[list[int]]:
 
 
 def batch_from(source: list[list[int]], target: list[list[int]]) -> Batch:
-    return prepare(rows_from(source), rows_from(target), np.arange(len(source))).batch(0, len(source))
+    return prepare(rows_from(source), rows_from(target), np.arange(len(source)))
 
 
 def test_the_six_steps_of_the_lecture_on_its_own_vocabulary() -> None:
@@ -75,26 +75,18 @@ def test_taking_rows_gives_those_rows_in_that_order(lists: list[list[int]], data
     assert lists_from(rows_from(lists).take(np.array(which, np.int64))) == [lists[each] for each in which]
 
 
-@given(rows_of_ids, st.data())
-def test_rows_between_two_numbers_are_a_slice(lists: list[list[int]], data: st.DataObject) -> None:
-    start = data.draw(st.integers(0, len(lists)))
-    stop = data.draw(st.integers(start, len(lists)))
-    assert lists_from(rows_from(lists).between(start, stop)) == lists[start:stop]
-
-
 @given(st.lists(rows_of_ids, min_size=1, max_size=4))
 def test_joined_rows_follow_one_another(parts: list[list[list[int]]]) -> None:
     assert lists_from(Rows.join([rows_from(part) for part in parts])) == [row for part in parts for row in part]
 
 
-def test_a_slice_of_prepared_pairs_is_a_batch_of_its_own() -> None:
-    examples = prepare(rows_from([[4], [5, 6], [7]]), rows_from([[8], [], [9, 10]]), np.array([30, 10, 20]))
-    batch = examples.batch(1, 3)
-    assert batch.source.values.tolist() == [5, 6, END, 7, END]
-    assert batch.labels_N.tolist() == [END, 9, 10, END]
-    assert batch.index_B.tolist() == [10, 20]
+def test_a_batch_is_a_copy_and_knows_its_examples() -> None:
+    target = rows_from([[8], [], [9, 10]])
+    batch = prepare(rows_from([[4], [5, 6], [7]]), target, np.array([30, 10, 20]))
+    assert batch.index_B.tolist() == [30, 10, 20]
     batch.labels_N.zero_()
-    assert lists_from(examples.labels)[1:] == [[END], [9, 10, END]]
+    batch.target.values.zero_()
+    assert lists_from(target) == [[8], [], [9, 10]]
 
 
 def test_a_batch_moves_whole() -> None:

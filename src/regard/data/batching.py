@@ -1,9 +1,9 @@
 """Stores to an endless stream of ragged batches under a token budget, made ahead of the model.
 
-An epoch is an order of all examples (`regard.data.order`), cut into pools of some 65,536. A pool is loaded at once
-(`regard.data.pool`), cut into batches and steps (`regard.data.plan`), and each process gathers its own batches of it one
-by one (`regard.data.example`): arrays of a batch's size stay in the processor's cache. Nothing is drawn from a generator that runs through the epoch, so any position is reached by
-loading one pool, and the batches do not depend on how many were made before.
+An epoch is an order of all examples (`regard.data.order`), taken in pools of some 65,536 (`regard.data.pool`). A pool is
+cut into batches and steps by the lengths of its examples (`regard.data.plan`), and each process gathers its own batches
+of it (`regard.data.example`). Nothing is drawn from a generator that runs through the epoch, so any position is reached
+by looking at one pool, and a batch does not depend on how many were made before.
 """
 
 import math

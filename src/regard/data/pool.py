@@ -1,4 +1,4 @@
-"""The examples of one stretch of an epoch, loaded at once from the stores they are in.
+"""The examples of one stretch of an epoch, wherever they are stored.
 
 Comes in: which example of which store. Goes out: their ids, from the stores as they are or, with sampling on, from
 their text cut into subwords anew.
