@@ -1,6 +1,6 @@
 """Stores to an endless stream of ragged batches under a token budget, made ahead of the model.
 
-An epoch is an order of all examples (`regard.data.order`), taken in pools of some 65,536 (`regard.data.pool`). A pool is
+An epoch is an order of all examples (`regard.data.order`), taken in pools of up to 65,536 (`regard.data.pool`). Each is
 cut into batches and steps by the lengths of its examples (`regard.data.plan`), and each process gathers its own batches
 of it (`regard.data.example`). Nothing is drawn from a generator that runs through the epoch, so any position is reached
 by looking at one pool, and a batch does not depend on how many were made before.
