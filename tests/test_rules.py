@@ -27,7 +27,7 @@ def public_names(tree: ast.Module) -> Iterator[ast.AST]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             yield node
             if isinstance(node, ast.ClassDef):
-                yield from (each for each in functions(node) if not each.name.startswith("_"))
+                yield from (each for each in node.body if isinstance(each, ast.FunctionDef) and each.name[0] != "_")
 
 
 def shape_faults(tree: ast.AST) -> list[str]:
@@ -43,7 +43,9 @@ def shape_faults(tree: ast.AST) -> list[str]:
             )
             suffix = re.search(r"_([A-Z]+)$", argument.arg)
             if isinstance(shape, ast.Constant) and isinstance(shape.value, str) and suffix:
-                letters = "".join(word for word in shape.value.split() if word in LEGEND)
+                # `#H` may be 1, and `N2` is another number of tokens: both are told by their letter.
+                words = [word.lstrip("#").rstrip("0123456789") for word in shape.value.split()]
+                letters = "".join(word for word in words if word in LEGEND)
                 if letters != suffix.group(1):
                     faults.append(f"{function.name}: {argument.arg} is declared '{shape.value}'")
             elif suffix and set(suffix.group(1)) - LEGEND:
