@@ -12,8 +12,8 @@ from regard.nn.ragged import Ragged
 from regard.nn.tap import recording, taps
 
 VOCABULARY = 11
-ids = st.lists(st.integers(0, VOCABULARY - 1), max_size=9)
-pairs = st.lists(st.tuples(ids, ids), min_size=1, max_size=5)
+ids = st.lists(st.integers(0, VOCABULARY - 1), max_size=7)
+pairs = st.lists(st.tuples(ids, ids), min_size=1, max_size=4)
 Pairs = list[tuple[list[int], list[int]]]
 
 KINDS = {
@@ -36,7 +36,7 @@ def small(outline: Outline) -> Seq2Seq:
 
 MODELS = {name: small(outline) for name, outline in KINDS.items()}
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
-few = settings(max_examples=12)
+few = settings(max_examples=8)
 
 
 def batched(batch: Pairs) -> tuple[Ragged, Ragged]:

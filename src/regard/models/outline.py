@@ -36,7 +36,7 @@ class Outline:
     score: str = "scaled"
     """How a key answers a query: dot, scaled, bilinear, additive."""
     position: str = "sinusoidal"
-    """How order enters: sinusoidal, learned, rotary, alibi, none."""
+    """How order enters: sinusoidal, learned, rotary, alibi, none; sinusoidal-halves, all sines before all cosines."""
     positions: int = 1024
     """How many positions there are where they are learned."""
     position_width: int | None = None
@@ -45,6 +45,8 @@ class Outline:
     """Normalisation: layer, rms, scale."""
     norm_first: bool = True
     """Normalise before each sub-layer rather than after it."""
+    embedding_norm: bool = False
+    """Normalise the embeddings too, as BART does."""
     activation: str = "relu"
     """Non-linearity of the feed-forward layers: relu, gelu, swiglu."""
     window: int | None = None
@@ -91,8 +93,16 @@ class Outline:
             raise ValueError(
                 f"'{self.position}' positions have no vector to set beside the tokens'; leave position_width out"
             )
-        join = "concatenation" if beside else "sum"
-        return Embedding(vocabulary, self.width - beside, position, join, self.scaled, self.dropout, self.word_dropout)
+        return Embedding(
+            vocabulary,
+            self.width - beside,
+            position,
+            "concatenation" if beside else "sum",
+            self.scaled,
+            self.dropout,
+            self.word_dropout,
+            make_norm(self.norm, self.width) if self.embedding_norm else None,
+        )
 
     def stack(self, embedding: Embedding, layers: int, sight: Sight, cross: bool) -> Stack:
         """Layers over an embedding: an encoder, a decoder or a language model."""

@@ -23,11 +23,12 @@ class Embedding(nn.Module):
         scaled: bool = True,
         dropout: float = 0.0,
         word_dropout: float = 0.0,
+        norm: nn.Module | None = None,
     ) -> None:
         """`width` is that of the token's vector alone; `scaled` multiplies it by √width (§3.4).
 
         `dropout` falls on single numbers of the joined vector, `word_dropout` on whole tokens' vectors (Gal &
-        Ghahramani 2016).
+        Ghahramani 2016). A `norm` of the joined vector is BART's (Lewis et al. 2020).
         """
         super().__init__()
         if join not in ("sum", "concatenation"):
@@ -38,6 +39,7 @@ class Embedding(nn.Module):
         self.position, self.join = position, join
         self.scale = math.sqrt(width) if scaled else 1.0
         self.drop, self.word_dropout = nn.Dropout(dropout), word_dropout
+        self.norm = nn.Identity() if norm is None else norm
         self.token, self.place, self.joined = Tap(), Tap(), Tap()
 
     def forward(self, tokens: Ragged) -> Float[Tensor, "N D"]:
@@ -55,7 +57,7 @@ class Embedding(nn.Module):
         if self.position is not None:
             place_ND = self.place(self.position(position_N, token_ND))
             token_ND = token_ND + place_ND if self.join == "sum" else torch.cat([token_ND, place_ND], -1)
-        joined_ND: Tensor = self.drop(self.joined(token_ND))
+        joined_ND: Tensor = self.drop(self.norm(self.joined(token_ND)))
         return joined_ND
 
     def check(self, ids: Int[Tensor, "..."], longest: int) -> None:

@@ -1,6 +1,6 @@
 """The feed-forward layer: every token by itself, the same way at every position (Vaswani et al. 2017, §3.3).
 
-FFN(x) = max(0, x W₁ + b₁) W₂ + b₂ with ReLU; GELU (Hendrycks & Gimpel 2016) in its place; or gated, SwiGLU:
+FFN(x) = max(0, x W₁ + b₁) W₂ + b₂ with ReLU; GELU or SiLU (Hendrycks & Gimpel 2016); or gated, SwiGLU:
 (SiLU(x W) ∘ x V) W₂ (Shazeer 2020, eq. 6), whose two inner matrices are one merged projection.
 """
 
@@ -46,6 +46,8 @@ def make_activation(kind: str) -> tuple[Callable[[Tensor], Tensor], int]:
             return functional.relu, 1
         case "gelu":
             return functional.gelu, 1
+        case "silu":
+            return functional.silu, 1
         case "swiglu":
             return swiglu, 2
-    raise ValueError(f"there is no activation '{kind}'; it may be relu, gelu or swiglu")
+    raise ValueError(f"there is no activation '{kind}'; it may be relu, gelu, silu or swiglu")

@@ -90,6 +90,8 @@ def make_position(kind: str, width: int, limit: int) -> Position | None:
     match kind:
         case "sinusoidal":
             return Sinusoidal(width)
+        case "sinusoidal-halves":
+            return Sinusoidal(width, halves=True)
         case "learned":
             return Learned(width, limit)
         case "rotary" | "alibi" | "none":

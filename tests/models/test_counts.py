@@ -1,0 +1,70 @@
+"""How many parameters the paper's models have (Vaswani et al. 2017, table 3)."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from regard.models.outline import Outline
+
+# The rows whose parameters the paper lists, in millions, and what they change of the base model.
+ROWS: dict[str, tuple[dict[str, Any], int]] = {
+    "base": ({}, 65),
+    "B: d_k 16": ({"key_size": 16, "value_size": 64}, 58),
+    "B: d_k 32": ({"key_size": 32, "value_size": 64}, 60),
+    "C: N 2": ({"encoder_layers": 2, "decoder_layers": 2}, 36),
+    "C: N 4": ({"encoder_layers": 4, "decoder_layers": 4}, 50),
+    "C: N 8": ({"encoder_layers": 8, "decoder_layers": 8}, 80),
+    "C: d_model 256": ({"width": 256}, 28),
+    "C: d_model 1024": ({"width": 1024}, 168),
+    "C: d_ff 1024": ({"inner": 1024}, 53),
+    "C: d_ff 4096": ({"inner": 4096}, 90),
+    "big": ({"width": 1024, "inner": 4096, "heads": 16}, 213),
+}
+STATED = 37_000  # entries of the shared vocabulary, as the paper says (§5.1)
+FITTING = 41_000  # as fits every row but big
+FITTING_BIG = 36_000
+
+
+def counted(row: str, vocabulary: int) -> int:
+    """Parameters of a row's model, all embeddings in one matrix, built without giving them memory."""
+    with torch.device("meta"):
+        model = Outline(norm_first=False, **ROWS[row][0]).seq2seq(vocabulary, vocabulary)
+    return sum(each.numel() for each in model.parameters())
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_models_parameters_are_the_papers_matrices_biases_and_norms(row: str) -> None:
+    outline = Outline(**ROWS[row][0])
+    d, f, h = outline.width, outline.inner, outline.heads
+    k, v = (outline.key_size or d // h) * h, (outline.value_size or d // h) * h
+    attention, feedforward, norm = (d + 1) * (2 * k + v) + (v + 1) * d, (d + 1) * f + (f + 1) * d, 2 * d
+    encoder = outline.encoder_layers * (attention + feedforward + 2 * norm)
+    decoder = outline.decoder_layers * (2 * attention + feedforward + 3 * norm)
+    assert counted(row, STATED) == STATED * d + encoder + decoder
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row != "big"])
+def test_with_41_000_tokens_every_row_but_big_has_the_millions_the_paper_lists(row: str) -> None:
+    assert round(counted(row, FITTING) / 1e6) == ROWS[row][1]
+
+
+def test_with_the_stated_37_000_tokens_base_has_63_million_and_big_fits_about_36_000() -> None:
+    assert counted("base", STATED) == 63_082_496
+    assert round(counted("big", FITTING) / 1e6) == 218
+    assert round(counted("big", FITTING_BIG) / 1e6) == ROWS["big"][1]
+
+
+@pytest.mark.parametrize("row", [row for row, (changes, _) in ROWS.items() if "width" not in changes and changes])
+def test_what_a_row_differs_from_base_by_is_the_papers_whatever_the_vocabulary(row: str) -> None:
+    exact = counted(row, STATED) - counted("base", STATED)
+    assert exact == counted(row, FITTING) - counted("base", FITTING)
+    assert abs(exact / 1e6 - (ROWS[row][1] - ROWS["base"][1])) < 1  # two listed figures, each rounded by up to a half
+
+
+@pytest.mark.parametrize("heads", [1, 4, 16, 32])
+def test_the_number_of_heads_changes_no_count(heads: int) -> None:
+    """The paper's rows (A)."""
+    with torch.device("meta"):
+        model = Outline(heads=heads, norm_first=False).seq2seq(STATED, STATED)
+    assert sum(each.numel() for each in model.parameters()) == counted("base", STATED)
