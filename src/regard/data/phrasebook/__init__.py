@@ -73,9 +73,9 @@ class Book:
         return Phrase(
             " ".join(source.words),
             " ".join(target.words),
-            tuple([link(i, j, links[i, j]) for i, j in sorted(links)]),
-            tuple([relation(*bond) for bond in source.bonds]),
-            tuple([relation(*bond) for bond in target.bonds]),
+            tuple([LINKS.get(item) or link(item) for item in sorted(links.items())]),
+            tuple([RELATIONS.get(bond) or relation(bond) for bond in source.bonds]),
+            tuple([RELATIONS.get(bond) or relation(bond) for bond in target.bonds]),
         )
 
     def draw(self, to: str, split: str, count: int, seed: int) -> Iterator[Phrase]:
@@ -109,16 +109,20 @@ def book() -> Book:
     return Book(load())
 
 
-@cache
-def link(source: int, target: int, sure: bool) -> Link:
-    """A link; sentences are short, so few different ones exist and they are shared."""
-    return Link(source, target, sure)
+# Sentences are short, so few different links and relations exist; they are made once and shared.
+LINKS: dict[tuple[tuple[int, int], bool], Link] = {}
+RELATIONS: dict[tuple[str, int, int], Relation] = {}
 
 
-@cache
-def relation(kind: str, start: int, end: int) -> Relation:
-    """A relation, shared for the same reason."""
-    return Relation(kind, start, end)
+def link(item: tuple[tuple[int, int], bool]) -> Link:
+    """Make a link that has not occurred before."""
+    (source, target), sure = item
+    return LINKS.setdefault(item, Link(source, target, sure))
+
+
+def relation(bond: tuple[str, int, int]) -> Relation:
+    """Make a relation that has not occurred before."""
+    return RELATIONS.setdefault(bond, Relation(*bond))
 
 
 def phrases(to: str, split: str, count: int, seed: int = 0) -> Iterator[Phrase]:

@@ -29,14 +29,16 @@ class Arabic(Language):
                 text = parts[0].rstrip("*")
                 plural = named.get("pl", text + "ون")
                 return {"text": text, "f": named.get("f", text + "ة"), "pl": plural.rstrip("*"),
-                        "diptote": "yes" if parts[0].endswith("*") else "",
+                        "def": named.get("def", ""), "diptote": "yes" if parts[0].endswith("*") else "",
                         "pl.diptote": "yes" if plural.endswith("*") else ""}  # fmt: skip
             case "verb":
                 if len(parts) != 3:
                     raise ValueError("an Arabic verb is past, present and verbal noun: كتب يكتب كتابة")
                 past, present, masdar = parts
-                return {"text": past, "present": present, "masdar": masdar, "stem": named.get("stem", past),
-                        "jussive": named.get("jus", present)}  # fmt: skip
+                return {
+                    "text": past, "present": present, "masdar": masdar, "women": women(past, present, named),
+                    "stem": named.get("stem", past), "jussive": named.get("jus", present),
+                }  # fmt: skip
             case "pronoun":
                 return dict(zip(("text", "suffix"), parts, strict=True))
         return {"text": field.strip()}
@@ -137,7 +139,7 @@ def ending(text: str, case: str, definite: bool, diptote: bool) -> str:
         return text if case in {"", "nom", "drop"} else text[:-2] + "ين"
     if case not in {"acc", "suffix"} or definite or diptote or text.endswith(("ة", "اء", "ات", "ى", "ا")):
         return text
-    return text + "اً"
+    return (text[:-1] + "ئ" if text.endswith("يء") else text) + "اً"
 
 
 def noun(word: Word, form: str, case: str, agree: Features) -> tuple[Token, ...]:
@@ -145,8 +147,8 @@ def noun(word: Word, form: str, case: str, agree: Features) -> tuple[Token, ...]
     entry = word.entry
     prefix = "f." if agree.gender == "f" and "f.sg" in entry else ""
     number = agree.number if agree.person else word.variant
-    if form == "counted":
-        return (Token(counted(entry, int(agree.number), case)),)
+    if form.startswith("counted"):
+        return (Token(counted(entry, int(agree.number), "acc" if form.endswith("acc") else case)),)
     text, star = entry[prefix + number], entry[prefix + number + "*"] == "*"
     if agree.determiner in DEFINITE and number == "sg" and entry[prefix + "def"]:
         text = entry[prefix + "def"]
@@ -168,8 +170,8 @@ def possessed(text: str, case: str, mine: bool) -> str:
 def counted(entry: Entry, value: int, case: str) -> str:
     """The dual for two, the plural genitive for three to ten, the singular accusative for more."""
     if value == 2:
-        stem = entry["sg"][:-1] + "ت" if entry["sg"].endswith("ة") else entry["sg"]
-        return stem + ("ان" if case in {"", "nom", "drop"} else "ين")
+        last = {"ة": "ت", "ى": "ي"}.get(entry["sg"][-1], entry["sg"][-1])
+        return entry["sg"][:-1] + last + ("ان" if case in {"", "nom", "drop"} else "ين")
     if value <= 10:
         return ending(entry["pl"], "gen", definite=False, diptote=False)
     return ending(entry["sg"], "acc", definite=False, diptote=entry["sg*"] == "*")
@@ -188,6 +190,8 @@ def adjective(entry: Entry, form: str, case: str, agree: Features) -> tuple[Toke
     else:
         text, diptote = entry["text"], bool(entry["diptote"])
     definite = form == "" and (agree.determiner in DEFINITE or possessive(agree))
+    if text == entry["text"] and entry["def"] and (definite or case in {"acc", "suffix"}):
+        text = entry["def"]  # غال shows its ي only here
     token = Token(ending(text, case, definite, diptote))
     return (Token("ال+"), token) if definite else (token,)
 
@@ -206,29 +210,39 @@ def determiner(word: Word, form: str, agree: Features) -> tuple[Token, ...]:
 def past(entry: Entry, row: str, gender: str) -> str:
     """The perfect conjugation."""
     if row in PAST:
-        return entry["stem"] + PAST[row]
+        return entry["stem"].removesuffix(PAST[row][0]) + PAST[row]  # كن + نا is كنا
     text = entry["text"]
     weak = text[:-1] if text.endswith(("ى", "ا")) else text
     if row == "3sg":
         return weak + "ت" if gender == "f" else text
     if gender == "f":
-        return entry["stem"] + "ن"
+        return entry["stem"].removesuffix("ن") + "ن"
     if text.endswith("أ"):
         return text[:-1] + "ؤوا"
     return (text[:-1] if text.endswith("ي") else weak) + "وا"
 
 
-def present(text: str, row: str, gender: str, short: bool) -> str:
-    """The imperfect conjugation from its third person masculine; `short` is the jussive and subjunctive."""
+def present(entry: Entry, row: str, gender: str, mood: str = "") -> str:
+    """The imperfect conjugation from its third person; the moods `sub` and `jussive` are shorter."""
     prefix = PREFIX.get(row) or PREFIX.get(row + gender) or "ي"
-    body = text[1:]
+    if row == "3pl" and gender == "f":
+        return entry["women"]
+    body = entry["jussive" if mood == "jussive" and row != "3pl" else "present"][1:]
     if row == "3pl":
-        if gender == "f":
-            return prefix + body + "ن"
         body = body[:-1] if body.endswith(("ي", "ى", "و")) else body
         body = body[:-1] + "ؤ" if body.endswith("أ") else body
-        return prefix + body + ("وا" if short else "ون")
+        return prefix + body + ("وا" if mood else "ون")
     return "آ" + body[1:] if prefix == "أ" and body.startswith("أ") else prefix + body
+
+
+def women(past: str, present: str, named: dict[str, str]) -> str:
+    """They, of women, in the imperfect: a weak middle is lost, a doubled end is written out, ى becomes ي."""
+    stem, jussive = named.get("stem", past), named.get("jus", present)
+    if stem[-2:] == past[-1] * 2:
+        return present + past[-1] + "ن"
+    if jussive != present and jussive[-1] == present[-1]:
+        return jussive.removesuffix("ن") + "ن"
+    return (present[:-1] + "ي" if present.endswith("ى") else present) + "ن"
 
 
 def verb(word: Word, form: str, agree: Features) -> tuple[Token, ...]:
@@ -246,12 +260,12 @@ def verb(word: Word, form: str, agree: Features) -> tuple[Token, ...]:
     single = form in {"", "finite", "negated"} and of.kind != "pronoun"
     row = of.person + ("sg" if single else of.number)
     if form == "negated" and tense in {"past", "perfect"}:
-        return (Token(present(entry["present" if row == "3pl" else "jussive"], row, of.gender, short=True)),)
+        return (Token(present(entry, row, of.gender, mood="jussive")),)
     if form == "sub":
-        return (Token(present(entry["present"], row, of.gender, short=True)),)
+        return (Token(present(entry, row, of.gender, mood="sub")),)
     if tense == "future":
-        plain_form = present(entry["present"], row, of.gender, short=form == "negated")
-        return (Token(plain_form if form == "negated" else "س" + plain_form),)
+        negated = form == "negated"
+        return (Token(present(entry, row, of.gender, "sub") if negated else "س" + present(entry, row, of.gender)),)
     if tense == "present":
-        return (Token(present(entry["present"], row, of.gender, short=False)),)
+        return (Token(present(entry, row, of.gender)),)
     return (Token(past(entry, row, of.gender)),)

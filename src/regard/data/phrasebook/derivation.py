@@ -8,12 +8,34 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from typing import TypeAlias
+from math import lcm
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from regard.data.phrasebook.grammar import Choice, Grammar, Lexeme, Rule
 from regard.data.phrasebook.language import Features, Word
 
-Terms: TypeAlias = tuple[tuple[bool, frozenset[str]], ...]
+
+class Terms:
+    """What is asked of a word: for each term, some of its classes, or none of them. Equal ones are one object."""
+
+    __slots__ = ("all",)
+    made: ClassVar[dict[tuple[tuple[bool, frozenset[str]], ...], "Terms"]] = {}
+
+    def __init__(self, terms: tuple[tuple[bool, frozenset[str]], ...]) -> None:
+        """Use `of`, which keeps them unique and so quick to look up by."""
+        self.all = terms
+
+    @classmethod
+    def of(cls, *terms: tuple[bool, frozenset[str]]) -> "Terms":
+        """The one object for these terms."""
+        return cls.made.setdefault(terms, cls(terms))
+
+    def fit(self, classes: frozenset[str]) -> bool:
+        """Whether a word of these classes is what was asked for."""
+        return all(wanted == bool(classes & asked) for wanted, asked in self.all)
+
+
+ANY = Terms.of()
 
 
 class Leaf:
@@ -63,6 +85,35 @@ def linked(rule: Rule, children: Mapping[str, Node]) -> tuple[tuple[str, str, st
     return tuple(found)
 
 
+class Slot:
+    """One slot of a rule under given terms, with everything that may fill it once the slots it refers to are filled."""
+
+    __slots__ = ("choice", "fixed", "known", "name", "refers")
+
+    def __init__(self, choice: Choice, fixed: "Filling | None") -> None:
+        """What fills it is fixed, or known for those heads that have occurred."""
+        self.choice = choice
+        self.name = choice.name
+        self.refers = choice.refers
+        self.fixed = fixed
+        self.known: dict[tuple[Lexeme, ...], Filling] = {}
+
+
+class Filling(NamedTuple):
+    """The words that may fill a slot, as often as they are likely; or else the terms for a phrase."""
+
+    leaves: Sequence[Leaf]
+    terms: Terms
+
+
+class Plan(NamedTuple):
+    """The rules of a category that can meet given terms: their weights added up, and their slots."""
+
+    bounds: list[float]
+    rules: list[Rule]
+    slots: list[list[Slot]]
+
+
 class Chooser:
     """Draws derivations. Small phrases are made once and kept, so that what was realised once stays known."""
 
@@ -72,57 +123,74 @@ class Chooser:
         self.leaves: dict[tuple[Lexeme, str], Leaf] = {}
         self.numbers: dict[int, Leaf] = {}
         self.phrases: dict[tuple[object, ...], Tree] = {}
-        self.resolved: dict[tuple[object, ...], tuple[Terms, Sequence[Sequence[Leaf]] | None]] = {}
-        self.known: dict[tuple[object, ...], Sequence[Sequence[Leaf]]] = {}
+        self.known: dict[tuple[Choice, Terms], Sequence[Sequence[Leaf]]] = {}
+        self.plans: dict[tuple[str, Terms], Plan] = {}
         self.tallied: dict[tuple[str, Terms], Counter[Lexeme]] = {}
-        self.weighted: dict[tuple[str, Terms], tuple[list[Rule], list[float]]] = {}
 
     def sentence(self, random: Callable[[], float]) -> Tree:
         """Draw one sentence."""
         while True:
-            tree = self.tree("sentence", (), random, keep=False)
-            if tree:
+            tree = self.tree("sentence", ANY, random)
+            if isinstance(tree, Tree):
                 return tree
 
-    def tree(self, category: str, passed: Terms, random: Callable[[], float], keep: bool = True) -> Tree | None:
+    def tree(self, category: str, passed: Terms, random: Callable[[], float]) -> Node | None:
         """Draw a phrase of a category whose head has the classes asked for; nothing where a slot cannot be filled."""
-        rules, bounds = self.weighted.get((category, passed)) or self.alternatives(category, passed)
-        if not rules:
+        plan = self.plans.get((category, passed)) or self.plan(category, passed)
+        if not plan.rules:
             return None
-        rule = rules[bisect(bounds, random() * bounds[-1])]
+        which = bisect(plan.bounds, random() * plan.bounds[-1])
         children: dict[str, Node] = {}
-        for choice in rule.choices:
-            child = self.fill(choice, children, passed, random)
+        child: Node | None = None
+        for slot in plan.slots[which]:
+            filling = slot.fixed
+            if filling is None:
+                heads = tuple([children[name].head for name in slot.refers])
+                filling = slot.known.get(heads)
+                if filling is None:
+                    filling = slot.known[heads] = self.filling(slot.choice, children, passed)
+            leaves = filling.leaves
+            child = leaves[int(random() * len(leaves))] if leaves else self.phrase(slot.choice, filling.terms, random)
             if child is None:
                 return None
-            children[choice.name] = child
-        if not keep:
+            children[slot.name] = child
+        rule = plan.rules[which]
+        if category == "sentence":
             return Tree(rule, children)
+        if rule.renames:
+            return child
         identity = (rule, *children.values())
         known = self.phrases.get(identity)
         if known is None:
             known = self.phrases[identity] = Tree(rule, children)
         return known
 
-    def fill(
-        self, choice: Choice, children: dict[str, Node], passed: Terms, random: Callable[[], float]
-    ) -> Node | None:
-        """Draw what stands in one slot."""
+    def phrase(self, choice: Choice, terms: Terms, random: Callable[[], float]) -> Node | None:
+        """Draw what fills a slot that no list of words fills: a number, or a phrase, or nothing."""
         if choice.category == "number":
             return self.number(choice, random)
-        key = (choice, passed, *[children[slot].head for slot in choice.refers]) if choice.refers else (choice, passed)
-        known = self.resolved.get(key)
-        if known is None:
-            terms = resolve(choice, children, passed)
-            phrase = choice.category in self.grammar.rules
-            known = self.resolved[key] = terms, None if phrase else self.candidates(choice, terms)
-        terms, candidates = known
-        if candidates is None:
-            return self.tree(choice.category, terms, random)
-        if not candidates:
-            return None
-        variants = candidates[int(random() * len(candidates))]
-        return variants[int(random() * len(variants))] if len(variants) > 1 else variants[0]
+        return self.tree(choice.category, terms, random) if choice.category in self.grammar.rules else None
+
+    def plan(self, category: str, passed: Terms) -> Plan:
+        """Prepare the rules of a category whose head can have the classes asked for."""
+        rules = [rule for rule in self.grammar.rules[category] if self.possible(rule, passed)]
+        slots = [
+            [Slot(choice, None if choice.refers else self.filling(choice, {}, passed)) for choice in rule.choices]
+            for rule in rules
+        ]
+        plan = Plan(list(accumulate(float(rule.weight) for rule in rules)), rules, slots)
+        self.plans[category, passed] = plan
+        return plan
+
+    def filling(self, choice: Choice, children: dict[str, Node], passed: Terms) -> Filling:
+        """What may fill a slot, given what fills the slots it refers to."""
+        terms = resolve(choice, children, passed)
+        if choice.category not in self.grammar.lexemes:
+            return Filling((), terms)
+        candidates = self.candidates(choice, terms)
+        # Every word is as likely as the next, however many variants it has.
+        share = lcm(*(len(variants) for variants in candidates))
+        return Filling([leaf for leaves in candidates for leaf in leaves for _ in range(share // len(leaves))], terms)
 
     def candidates(self, choice: Choice, terms: Terms) -> Sequence[Sequence[Leaf]]:
         """The words that fit, each with the variants it allows; a word of weight three is there three times."""
@@ -131,7 +199,7 @@ class Chooser:
             found: list[Sequence[Leaf]] = []
             for lexeme in self.grammar.lexemes[choice.category]:
                 variants = allowed(lexeme, choice.variants)
-                if variants and all(wanted == bool(lexeme.classes & classes) for wanted, classes in terms):
+                if variants and terms.fit(lexeme.classes):
                     found += [[self.leaf(lexeme, variant) for variant in variants]] * lexeme.weight
             self.known[key] = found
         return self.known[key]
@@ -161,27 +229,19 @@ class Chooser:
             self.numbers[value] = Leaf(lexeme, "")
         return self.numbers[value]
 
-    def alternatives(self, category: str, passed: Terms) -> tuple[list[Rule], list[float]]:
-        """The rules of a category whose head can have the classes asked for, with their weights added up."""
-        key = (category, passed)
-        if key not in self.weighted:
-            rules = [
-                rule for rule in self.grammar.rules[category] if category == "sentence" or self.possible(rule, passed)
-            ]
-            self.weighted[key] = (rules, list(accumulate(float(rule.weight) for rule in rules)))
-        return self.weighted[key]
-
     def possible(self, rule: Rule, passed: Terms) -> bool:
         """Whether anything can be the head."""
         head = rule.choices[0]
+        if head.category == "number":
+            return True
         terms = resolve(head, {}, passed)
         if head.category in self.grammar.rules:
-            return bool(self.alternatives(head.category, terms)[0])
+            return any(self.possible(inner, terms) for inner in self.grammar.rules[head.category])
         return bool(self.candidates(head, terms))
 
     def count(self) -> int:
         """How many derivations the grammar has, exactly."""
-        return sum(sum(self.tally(rule, 0, {}, ()).values()) for rule in self.grammar.rules["sentence"])
+        return sum(sum(self.tally(rule, 0, {}, ANY).values()) for rule in self.grammar.rules["sentence"])
 
     def tally(self, rule: Rule, place: int, children: dict[str, Node], passed: Terms) -> Counter[Lexeme]:
         """Derivations of a rule from a slot on, by the head of that slot."""
@@ -210,8 +270,9 @@ class Chooser:
         if choice.category in self.grammar.rules:
             key = (choice.category, terms)
             if key not in self.tallied:
-                for rule in self.alternatives(choice.category, terms)[0]:
-                    total.update(self.tally(rule, 0, {}, terms))
+                for rule in self.grammar.rules[choice.category]:
+                    if self.possible(rule, terms):
+                        total.update(self.tally(rule, 0, {}, terms))
                 self.tallied[key] = total
             return self.tallied[key]
         for variants in {id(leaves[0].head): leaves for leaves in self.candidates(choice, terms)}.values():
@@ -230,14 +291,14 @@ def resolve(choice: Choice, children: dict[str, Node], passed: Terms) -> Terms:
     terms: list[tuple[bool, frozenset[str]]] = []
     for term in choice.terms:
         if term == ("?",):
-            terms += passed
+            terms += passed.all
             continue
         wanted = not term[0].startswith("!")
         classes: set[str] = set()
         for atom in term:
             classes |= classes_of(atom.lstrip("!"), children)
         terms.append((wanted, frozenset(classes)))
-    return tuple(terms)
+    return Terms.of(*terms)
 
 
 def classes_of(atom: str, children: dict[str, Node]) -> frozenset[str]:
@@ -246,7 +307,9 @@ def classes_of(atom: str, children: dict[str, Node]) -> frozenset[str]:
     if name in children:
         head = children[name].head
         speaker = head.classes & {"1", "2"}
-        return {"subject": head.subject, "object": head.object, "speaker": speaker}.get(part, head.classes)
+        return {"subject": head.subject, "shuns": head.subject, "object": head.object, "speaker": speaker}.get(
+            part, head.classes
+        )
     if "{" in atom:
         opening, _, slot = atom.partition("{")
         return frozenset({opening + children[slot.rstrip("}")].head.key})

@@ -43,6 +43,8 @@ class French(Language):
                 forms = [part for part in parts if part != "before"]
                 feminine = forms[1] if len(forms) > 1 else feminine_of(forms[0])
                 return {"text": forms[0], "f": feminine, "place": "before" if "before" in parts else "after"}
+            case "adverb":
+                return {"text": parts[0], "place": "before" if "before" in parts else "after"}
             case "verb":
                 return read_verb(parts, named)
             case "pronoun":
@@ -95,6 +97,8 @@ class French(Language):
                 return verb(word, form, agree)
             case "pronoun":
                 return (Token(entry.get(form, entry["text"])),)
+            case "adverb" if form and form != entry["place"]:
+                return ()
             case "number":
                 return numerals.french(int(word.key), form)
         return fixed(entry)
@@ -108,7 +112,7 @@ class French(Language):
 
     def meet(self, token: str, following: str, next_token: str) -> tuple[bool, str]:
         """Elide before a vowel, contract before an article."""
-        vowel = following[0] in VOWELS and following not in self.aspirate
+        vowel = following[0] in VOWELS and following not in self.aspirate and not following.startswith(("huit", "onze"))
         if vowel and token in ELIDE:
             return True, token[:-1] + "'" + following
         if (token, following) in MERGE and next_token == following:
@@ -166,7 +170,7 @@ def adjective(entry: Entry, form: str, agree: Features) -> tuple[Token, ...]:
     if form in {"before", "after"} and entry["place"] != form:
         return ()
     text = agreeing(entry["text"], entry["f"], agree)
-    return (Token(text + "‿" if form == "before" else text),)
+    return (Token(text + "‿" if form == "before" and agree.number == "sg" else text),)
 
 
 def determiner(word: Word, agree: Features) -> tuple[Token, ...]:

@@ -54,7 +54,8 @@ class German(Language):
         """Gender and number; the determiner decides between weak, mixed and strong adjectives."""
         match word.category:
             case "noun":
-                return Features(word.entry["gender"], word.variant, "3", kind="mass" if "mass" in word.classes else "")
+                kind = next((kind for kind in ("mass", "she") if kind in word.classes), "")
+                return Features(word.entry["gender"], word.variant, "3", kind=kind)
             case "name":
                 return Features("f" if "f" in word.classes else "m", "sg", "3")
             case "pronoun":
@@ -130,7 +131,8 @@ def read_verb(parts: list[str], named: dict[str, str]) -> Entry:
 
 def noun(word: Word, case: str, agree: Features) -> str:
     """Dative plurals take -n, weak masculines -en outside the nominative."""
-    prefix = "f." if agree.gender == "f" and "f.sg" in word.entry else ""
+    female = agree.gender == "f" or agree.kind == "she"  # das Mädchen ist Lehrerin
+    prefix = "f." if female and "f.sg" in word.entry else ""
     number = agree.number if agree.person else word.variant
     text = word.entry[prefix + (number or "sg")]
     if number == "pl":

@@ -7,6 +7,8 @@ Out: a `Grammar` of `Lexeme`s by category and `Rule`s by category. Nothing here 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from sys import intern
@@ -22,8 +24,8 @@ from regard.data.phrasebook.language import Entry, Language
 LEXICON = ("nouns.txt", "verbs.txt", "adjectives.txt", "words.txt")
 RULES = "rules.txt"
 KINDS = ("subject-verb", "verb-object", "adjective-noun", "pronoun-antecedent")
+PARTS = ("", "subject", "object", "shuns", "speaker")
 FUNCTION_WORDS = frozenset({"determiner", "pronoun", "preposition"})
-TENSES = frozenset({"past", "present", "perfect", "future"})
 
 SLOT = re.compile(r"\{(\w+)(?:\.([\w-]+))?(?:@([\w,]+))?\}(?:~([\w?+-]+))?")
 CHOICE = re.compile(r"(\w+)=([\w-]+)(?::([^\s\[]+))?(?:\[([\w,]+)\])?")
@@ -90,6 +92,14 @@ class Rule:
     bonds: list[Bond] = field(default_factory=list)
     templates: dict[str, list[Element]] = field(default_factory=dict)
 
+    @cached_property
+    def renames(self) -> bool:
+        """Whether the rule says nothing of its own: every template is its one slot."""
+        return len(self.choices) == 1 and all(
+            [element.sign for element in template] == [f"{{{self.choices[0].name}}}"]
+            for template in self.templates.values()
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
@@ -115,6 +125,7 @@ def load(folder: Traversable | None = None) -> Grammar:
         rules.setdefault(rule.category, []).append(rule)
     for rule in (rule for group in rules.values() for rule in group):
         check(rule, languages, set(lexemes) | set(rules) | {"number"})
+        check_classes(rule, {tag for group in lexemes.values() for lexeme in group for tag in lexeme.classes})
     return Grammar(languages, lexemes, rules)
 
 
@@ -161,7 +172,9 @@ def read_lexeme(category: str, line: str, where: str, languages: Mapping[str, La
     if category == "noun" and forms["en"]["sg"] == forms["en"]["pl"] and not classes & {"mass", "single"}:
         raise ValueError(f"{where}: {english!r} does not show its number; add the class `single` or `mass`")
     key = re.sub(r"\s\+", " ", english).split(" ")[0] if category != "verb" else verb_key(english)
-    return Lexeme(category, key, classes | {"=" + key}, any_of(who), any_of(what), forms, weight)
+    subjects = any_of(who)
+    classes |= {"=" + key, *(f"by-{subject}" for subject in subjects)}
+    return Lexeme(category, key, classes, subjects, any_of(what), forms, weight)
 
 
 def with_families(lexemes: list[Lexeme]) -> list[Lexeme]:
@@ -283,3 +296,19 @@ def check(rule: Rule, languages: Mapping[str, Language], categories: set[str]) -
     for bond in rule.bonds:
         if not {bond.start, bond.end} <= set(names):
             raise ValueError(f"{rule.where}: the link {bond.kind} names a slot that rule {rule.name!r} has not: {bond}")
+
+
+def check_classes(rule: Rule, classes: set[str]) -> None:
+    """Every class a slot asks for must be one that some word has, or speak of an earlier slot."""
+    for choice in rule.choices:
+        if choice.category == "number":
+            continue
+        for atom in (atom.removeprefix("!") for term in choice.terms for atom in term):
+            slot, _, part = (atom.partition("{")[2].rstrip("}") if "{" in atom else atom).partition(".")
+            refers = slot in choice.refers and part in PARTS
+            if atom != "?" and atom not in classes and not refers:
+                near = ", ".join(get_close_matches(atom, classes)) or "none like it"
+                raise ValueError(
+                    f"{rule.where}: slot {choice.name!r} of rule {rule.name!r} asks for {atom!r}, which is neither the "
+                    f"class of a word (near: {near}) nor an earlier slot"
+                )

@@ -151,7 +151,7 @@ def read_verb(parts: list[str], named: dict[str, str]) -> Entry:
     helper = "essere" if "essere" in parts[1:] else "avere"
     forms = [parts[0], *(part for part in parts[1:] if part not in {"essere", "isc"})]
     infinitive, stem, theme = forms[0], forms[0][:-3], forms[0][-3]
-    if len(forms) not in {1, 2, 7} or theme not in "aei":
+    if len(forms) not in {1, 2, 7} or not infinitive.endswith(("are", "ere", "ire")):
         raise ValueError("an Italian verb is its infinitive, then participle, then io tu lui noi loro where irregular")
     participle = forms[1] if len(forms) > 1 else stem + {"a": "ato", "e": "uto", "i": "ito"}[theme]
     present = forms[2:]

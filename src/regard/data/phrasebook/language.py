@@ -83,11 +83,11 @@ class Language:
         """Turn tokens into whitespace words; also, for each token, the index of the word it became part of."""
         words: list[str] = []  # from last to first, since a word's shape depends on what follows it
         index = [0] * len(tokens)
-        suffix, next_token, active = "", "", self.active
+        suffix, next_token, active, clings = "", "", self.active, self.clings
         for i in range(len(tokens) - 1, -1, -1):
             token = tokens[i]
             index[i] = len(words)
-            if token in self.clings or token[0] == "+":
+            if token in clings or token[0] == "+":
                 suffix = token.lstrip("+") + suffix
                 continue
             if suffix:

@@ -12,6 +12,8 @@ from regard.data.phrasebook.derivation import Leaf, Node, Tree
 from regard.data.phrasebook.grammar import Bond, Element, Rule
 from regard.data.phrasebook.language import Features, Language, Token
 
+NOTHING = Features()
+CASES = frozenset({"nom", "acc", "dat", "gen", "drop", "suffix"})
 PRONOUNS = frozenset({"pronoun", "relative", "whom"})
 Marks: TypeAlias = tuple[tuple[str, bool], ...]
 
@@ -72,35 +74,27 @@ class Realiser:
         tokens: list[str] = []
         marks: list[Marks] = []
         bonds: list[tuple[str, int, int]] = []
-        for element in tree.rule.templates[self.code]:
-            if not element.slot:
-                tokens.append(element.text)
-                marks.append(element.marks)
+        children, said, code = tree.children, self.said, self.code
+        for element in tree.rule.templates[code]:
+            text, slot, _, agree, own, sign = element
+            if text:
+                tokens.append(text)
+                marks.append(own)
                 continue
-            part = self.part(element, tree, case)
+            node, features = children[slot], NOTHING
+            for name in agree:
+                other = children[name].spoken.get(code) or self.features(children[name])
+                features = other if features is NOTHING else features.merge(other)
+            key = (node, sign, case, features)
+            part = said.get(key)
+            if part is None:
+                part = said[key] = self.say(element, node, case, features)
             if part.bonds:
                 here = len(tokens)
                 bonds += [(kind, here + start, here + end) for kind, start, end in part.bonds]
             tokens += part.tokens
             marks += part.marks
         return tokens, marks, bonds
-
-    def part(self, element: Element, tree: Tree, case: str) -> Piece:
-        """What one slot of a template says."""
-        children = tree.children
-        node = children[element.slot]
-        key: tuple[object, ...] = (node, element.sign, case)
-        agree = Features()
-        if element.agree:
-            first, *others = element.agree
-            agree = self.features(children[first])
-            for name in others:
-                agree = agree.merge(self.features(children[name]))
-            key = (node, element.sign, case, agree)
-        known = self.said.get(key)
-        if known is None:
-            known = self.said[key] = self.say(element, node, case, agree)
-        return known
 
     def say(self, element: Element, node: Node, case: str, agree: Features) -> Piece:
         """Realise a slot for the first time."""
@@ -109,9 +103,9 @@ class Realiser:
             tokens = self.language.pronoun(self.features(node), element.form)
             return labelled(tokens, name + ".pronoun", element.marks)
         if isinstance(node, Leaf):
-            return labelled(
-                self.language.inflect(node.words[self.code], element.form, case, agree), name, element.marks
-            )
+            form = element.form
+            tokens = self.language.inflect(node.words[self.code], form, form if form in CASES else case, agree)
+            return labelled(tokens, name, element.marks)
         inner = self.inner(node, element.form or case)
         first = node.rule.choices[0].name
         renamed = tuple(
@@ -199,7 +193,9 @@ def hosts(template: Sequence[Element], verbs: set[str]) -> dict[str, str]:
     return found
 
 
-def align(source: Text, target: Text, rule: Rule, speakers: tuple[Realiser, Realiser]) -> dict[tuple[int, int], bool]:
+def align(
+    source: Text, target: Text, rule: Rule, speakers: tuple[Realiser, Realiser]
+) -> Mapping[tuple[int, int], bool]:
     """All links between two texts of one derivation, each with whether it is sure."""
     links: dict[tuple[int, int], bool] = {}
     here, there = source.carriers, target.carriers

@@ -5,7 +5,7 @@ Only words of the sentence can take part, so the grammar is cut down to those an
 
 from collections.abc import Iterator
 
-from regard.data.phrasebook.derivation import Chooser, Leaf, Node, Terms, Tree, bounds_of, resolve
+from regard.data.phrasebook.derivation import ANY, Chooser, Leaf, Node, Terms, Tree, bounds_of, resolve
 from regard.data.phrasebook.grammar import Choice, Grammar, Lexeme, Rule
 from regard.data.phrasebook.numerals import english
 from regard.data.phrasebook.realisation import Realiser
@@ -22,7 +22,7 @@ def find(sentence: str, grammar: Grammar) -> Tree | None:
     for rule in grammar.rules["sentence"]:
         literals = {element.text for element in rule.templates["en"] if element.text}
         if literals <= words:
-            for tree in trees(rule, chooser, (), words):
+            for tree in trees(rule, chooser, ANY, words):
                 if " ".join(speaker.text(tree).words) == sentence:
                     return tree
     return None
@@ -57,8 +57,8 @@ def nodes(
     if choice.category == "number":
         low, high = bounds_of(choice)
         for value in range(low, high + 1):
-            spoken = {token.text for form in ("", "ordinal", "year") for token in english(value, form)}
-            if spoken & words:
+            forms = ("", "year", "ordinal") if value < 100 else ("", "year")
+            if any({token.text for token in english(value, form)} <= words for form in forms):
                 yield chooser.number_leaf(value)
         return
     terms = resolve(choice, children, passed)
