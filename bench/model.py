@@ -14,8 +14,7 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,6 +49,7 @@ class Batch:
 
     @property
     def tokens(self) -> int:
+        """Real target tokens."""
         return sum(len(each) for each in self.target)
 
 
@@ -72,7 +72,7 @@ class Contender:
         return sum(tokens for _, tokens in kept) / sum(seconds for seconds, _ in kept)
 
 
-# What is trained on: the lengths of FACTS, or rather of real text.
+# What is trained on: lengths as real text has them.
 
 
 def lengths(pairs: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -131,7 +131,7 @@ def ours(
     ready = [(Ragged.from_list(b.source), Ragged.from_list(b.target), torch.cat(b.labels)) for b in mine]
     if mode == "fixed":
         rows = -(-max(len(source) for source, _, _ in ready) // 64) * 64 + 64
-        sizes = [-(-max(each[side].tokens for each in ready) // 256) * 256 for side in (0, 1)]
+        sizes = [-(-max(each.tokens for each in side) // 256) * 256 for side in list(zip(*ready, strict=True))[:2]]
         ready = [
             (
                 filled(source, sizes[0], rows, PADDING),
@@ -149,6 +149,7 @@ class TorchTransformer(nn.Module):
     """nn.Transformer as its users complete it: a tied embedding, sinusoidal positions, padding masks."""
 
     def __init__(self, outline: Outline, vocabulary: int) -> None:
+        """Of the same size as ours."""
         super().__init__()
         o = outline
         self.body = nn.Transformer(
@@ -163,6 +164,7 @@ class TorchTransformer(nn.Module):
         self.width = o.width
 
     def forward(self, source: Tensor, target: Tensor, hidden: Tensor) -> Tensor:
+        """Logits of padded rows; `hidden` is true on the padding of the source."""
         ahead = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool, device=target.device).triu(1)
         x, y = (
             self.drop(self.embed(each) * math.sqrt(self.width) + self.table[: each.shape[1]])
@@ -204,8 +206,8 @@ def torchs(
 def marian(
     outline: Outline, vocabulary: int, theirs: list[Batch], device: torch.device, dtype: torch.dtype | None
 ) -> Callable[[int], None]:
-    """Hugging Face's MarianMTModel, with torch's fused attention."""
-    from transformers import MarianConfig, MarianMTModel
+    """Hugging Face's MarianMTModel, with torch's fused attention, which is its default."""
+    from transformers import MarianConfig, MarianMTModel  # only this contender needs it
 
     torch.manual_seed(0)
     o = outline
@@ -225,10 +227,10 @@ def marian(
         pad_token_id=PADDING,
         eos_token_id=1,
         decoder_start_token_id=PADDING,
-        attn_implementation="sdpa",
         use_cache=False,
     )
-    model = MarianMTModel(config).to(device).train()
+    model = MarianMTModel(config).train()
+    nn.Module.to(model, device)
     placed = [padded(each, device) for each in theirs]
 
     def step(i: int) -> None:
@@ -262,16 +264,14 @@ def padded_loss(logits: Tensor, labels: Tensor) -> Tensor:
     )
 
 
-@contextmanager
-def precision(device: torch.device, dtype: torch.dtype | None) -> Iterator[None]:
+def precision(device: torch.device, dtype: torch.dtype | None) -> torch.autocast:
     """Mixed precision, or none."""
-    with torch.autocast(device.type, dtype or torch.bfloat16, enabled=dtype is not None):
-        yield
+    return torch.autocast(device.type, dtype or torch.bfloat16, enabled=dtype is not None)
 
 
 def backward(model: nn.Module, loss: Tensor) -> None:
     """Gradients of everything, then thrown away."""
-    loss.backward()
+    torch.autograd.backward(loss)
     model.zero_grad(set_to_none=True)
 
 
@@ -407,7 +407,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--size", choices=SIZES, help="small on a CPU, base on CUDA unless told")
     parser.add_argument(
-        "--tokens", type=int, help="target tokens a step: 24,000 on CUDA, 4,096 (small) or 1,024 on a CPU"
+        "--tokens", type=int, help="target tokens a step: 24,000 on CUDA, 4,096 (small) or 2,048 on a CPU"
     )
     parser.add_argument("--vocabulary", type=int, help="10,000 for small, 37,000 for the others")
     parser.add_argument("--precision", help="float32,bfloat16; on CUDA bfloat16 alone")
@@ -421,7 +421,7 @@ def arguments() -> argparse.Namespace:
     asked = parser.parse_args()
     cuda = asked.device.startswith("cuda")
     asked.size = asked.size or ("base" if cuda else "small")
-    asked.tokens = asked.tokens or (24_000 if cuda else 4_096 if asked.size == "small" else 1_024)
+    asked.tokens = asked.tokens or (24_000 if cuda else 4_096 if asked.size == "small" else 2_048)
     asked.vocabulary = asked.vocabulary or (10_000 if asked.size == "small" else 37_000)
     asked.precision = asked.precision or ("bfloat16" if cuda else "float32,bfloat16")
     asked.batches = asked.batches or (8 if cuda else 3)

@@ -9,6 +9,7 @@ from regard.nn.attention.kept import Kept
 from regard.nn.attention.multihead import CrossAttention, SelfAttention
 from regard.nn.attention.plan import Plan
 from regard.nn.attention.sight import Sight
+from regard.nn.dropout import Dropout
 from regard.nn.feedforward import FeedForward
 from regard.nn.norm import make_norm
 from regard.nn.tap import Tap
@@ -24,7 +25,7 @@ class Residual(nn.Module):
         """Around one sub-layer."""
         super().__init__()
         self.norm, self.norm_first = norm, norm_first
-        self.drop, self.stream = nn.Dropout(dropout), Tap()
+        self.drop, self.stream = Dropout(dropout), Tap()
 
     def enter(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """What the sub-layer is given."""

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 IGNORED = -1  # the label of a token that is not to be predicted
-CHUNK = 2**18  # scores worked on at a time, so that they stay in a core's cache
+CHUNK = 2**20  # scores worked on at a time, so that they stay in the cache
 
 
 def smoothed_cross_entropy(

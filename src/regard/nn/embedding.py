@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.nn.dropout import Dropout
 from regard.nn.position import Position
 from regard.nn.ragged import Ragged
 from regard.nn.tap import Tap
@@ -38,7 +39,7 @@ class Embedding(nn.Module):
         nn.init.normal_(self.weight, std=width**-0.5)
         self.position, self.join = position, join
         self.scale = math.sqrt(width) if scaled else 1.0
-        self.drop, self.word_dropout = nn.Dropout(dropout), word_dropout
+        self.drop, self.word_dropout = Dropout(dropout), word_dropout
         self.norm = nn.Identity() if norm is None else norm
         self.token, self.place, self.joined = Tap(), Tap(), Tap()
 

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from regard.nn.dropout import Dropout
 from regard.nn.linear import projection
 from regard.nn.tap import Tap
 
@@ -23,7 +24,7 @@ class FeedForward(nn.Module):
         self.bend, parts = make_activation(activation)
         self.widen = projection(width, [inner] * parts)
         self.narrow = projection(inner, [width])
-        self.drop = nn.Dropout(dropout)
+        self.drop = Dropout(dropout)
         self.inner = Tap()
 
     def forward(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:

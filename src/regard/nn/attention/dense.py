@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.nn.attention.scores import Score
+from regard.nn.dropout import dropout as drop
 from regard.nn.tap import Tap
 
 
@@ -68,5 +69,5 @@ def dense(
     scores_BHQK = (q_BHQE * scale) @ k_BHKE.transpose(-1, -2)
     if mask is not None:
         scores_BHQK = scores_BHQK + mask
-    weights_BHQK = functional.dropout(functional.softmax(scores_BHQK, -1, dtype=scores_BHQK.dtype), dropout)
-    return weights_BHQK @ v_BHKE
+    weights_BHQK = functional.softmax(scores_BHQK, -1, dtype=scores_BHQK.dtype)
+    return drop(weights_BHQK, dropout) @ v_BHKE

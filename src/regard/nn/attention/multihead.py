@@ -15,6 +15,7 @@ from regard.nn.attention.kernels import attend
 from regard.nn.attention.plan import Plan
 from regard.nn.attention.scores import make_score
 from regard.nn.attention.sight import Sight
+from regard.nn.dropout import Dropout
 from regard.nn.linear import projection
 from regard.nn.position import Rotary
 from regard.nn.ragged import Layout
@@ -42,7 +43,7 @@ class MultiHeadAttention(nn.Module):
         self.key_size, self.value_size = key_size or width // heads, value_size or width // heads
         self.score = make_score(score, self.key_size)
         self.out = projection(heads * self.value_size, [width])
-        self.drop = nn.Dropout(dropout)
+        self.drop = Dropout(dropout)
         self.q, self.k, self.v = Tap(), Tap(), Tap()
         self.scores, self.mask, self.weights = Tap(), Tap(), Tap()
         self.mixed, self.output = Tap(), Tap()

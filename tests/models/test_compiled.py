@@ -1,0 +1,102 @@
+"""A compiled model gives the numbers of the plain one, and is compiled once for batches of every size.
+
+In a process of its own, because the wrappers that check shapes under pytest cannot be compiled: this file, a program.
+"""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch._dynamo
+from torch import Tensor
+
+from regard.models.outline import Outline
+from regard.models.seq2seq import Seq2Seq
+from regard.nn.cross_entropy import smoothed_cross_entropy
+from regard.nn.ragged import Layout, Ragged
+
+LENGTHS = [([5, 0, 10, 40], [3, 4, 1, 9]), ([30, 2], [4, 40]), ([7] * 20, [6] * 20)]
+KINDS = {
+    "paper": Outline(64, 128, 2, 2, 2, norm_first=False),
+    "rotary, window": Outline(64, 128, 2, 2, 2, position="rotary", window=6),
+    "alibi, swiglu": Outline(64, 128, 2, 2, 2, position="alibi", activation="swiglu", norm="rms"),
+}
+
+
+def drawn(lengths: list[int], device: str) -> Ragged:
+    return Ragged(torch.randint(50, (sum(lengths),)), Layout.from_lengths(lengths)).to(device)
+
+
+def loss(model: Seq2Seq, source: Ragged, target: Ragged) -> Tensor:
+    return smoothed_cross_entropy(model(source, target), target.values, 0.1)
+
+
+def results(model: Seq2Seq, value: Tensor) -> list[Tensor]:
+    """A loss and its gradients."""
+    return [value.detach(), *torch.autograd.grad(value, list(model.parameters()))]
+
+
+def furthest(mine: list[Tensor], expected: list[Tensor]) -> float:
+    """How far numbers are apart, as a share of the largest of their tensor."""
+    pairs = zip(mine, expected, strict=True)
+    return max(
+        float((one.cpu().double() - two.cpu()).abs().max() / two.abs().max().clamp(min=1e-3)) for one, two in pairs
+    )
+
+
+def on_this_cpu() -> dict[str, float]:
+    """Distance between compiled and plain, and how often was compiled."""
+    torch.manual_seed(0)
+    model = KINDS["paper"].seq2seq(50, 50).double().eval()
+    compiled = torch.compile(loss, backend="aot_eager", fullgraph=True, dynamic=True)
+    apart = 0.0
+    for source, target in ((drawn(one, "cpu"), drawn(other, "cpu")) for one, other in LENGTHS):
+        plain = results(model, loss(model, source, target))
+        apart = max(apart, furthest(results(model, compiled(model, source, target)), plain))
+    return {"apart": apart, "graphs": torch._dynamo.utils.counters["stats"]["unique_graphs"]}
+
+
+def on_cuda() -> dict[str, float]:
+    """Distance of every kernel on CUDA from double precision on the CPU."""
+    said = {}
+    for name, outline in KINDS.items():
+        torch.manual_seed(0)
+        exact = outline.seq2seq(50, 50).double().eval()
+        model = outline.seq2seq(50, 50).cuda().eval()
+        model.load_state_dict(exact.state_dict())
+        compiled = torch.compile(loss, dynamic=True)
+        for number, (one, other) in enumerate(LENGTHS):
+            source, target = drawn(one, "cpu"), drawn(other, "cpu")
+            expected = results(exact, loss(exact, source, target))
+            there = source.to("cuda"), target.to("cuda")
+            said[f"{name}, {number}, padded"] = furthest(results(model, loss(model, *there)), expected)
+            said[f"{name}, {number}, packed"] = furthest(results(model, compiled(model, *there)), expected)
+            with torch.autocast("cuda", torch.bfloat16):
+                varlen = loss(model, *there)
+            said[f"{name}, {number}, half"] = furthest(results(model, varlen), expected)
+    return said
+
+
+def told(what: str) -> dict[str, float]:
+    done = subprocess.run([sys.executable, __file__, what], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def test_batches_of_every_size_run_through_one_compiled_model() -> None:
+    said = told("on_this_cpu")
+    assert said["graphs"] == 1
+    assert said["apart"] < 1e-12
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA")
+def test_every_kernel_on_cuda_gives_the_numbers_of_the_cpu() -> None:
+    said = told("on_cuda")
+    assert max(value for name, value in said.items() if not name.endswith("half")) < 2e-3, said
+    assert max(said.values()) < 0.1, said
+
+
+if __name__ == "__main__":
+    print(json.dumps({"on_this_cpu": on_this_cpu, "on_cuda": on_cuda}[sys.argv[1]]()))
