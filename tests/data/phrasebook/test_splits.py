@@ -59,6 +59,15 @@ def test_sentences_that_differ_in_pronoun_tense_article_or_number_stay_together(
     assert len({book().splitter.split(tree) for tree in trees if tree}) == 1
 
 
+def test_the_arabic_dual_stays_with_the_plural_that_looks_like_it() -> None:
+    grammar, splitter = book().grammar, book().splitter
+    dual, plural = find("she will see two authors", grammar), find("she will see authors", grammar)
+    assert dual is not None
+    assert plural is not None
+    assert book().phrase(dual, "ar").target == book().phrase(plural, "ar").target
+    assert splitter.split(dual) == splitter.split(plural)
+
+
 def test_words_that_some_language_translates_alike_share_a_family() -> None:
     verbs = {lexeme.key: lexeme.family for lexeme in book().grammar.lexemes["verb"]}
     assert verbs["carry"] == verbs["wear"]  # both tragen and porter

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from regard.data.phrasebook.alignment import Aligner, Link, Relation
 from regard.data.phrasebook.derivation import Chooser, Tree
 from regard.data.phrasebook.grammar import Grammar, lines, load
-from regard.data.phrasebook.realisation import Realiser, align
+from regard.data.phrasebook.realisation import Realiser
 from regard.data.phrasebook.search import find
 from regard.data.phrasebook.splits import SPLITS, Splitter, digest
 
@@ -20,24 +21,6 @@ __all__ = ["LANGUAGES", "SPLITS", "Link", "Phrase", "Relation", "lectures", "loo
 
 LANGUAGES: tuple[str, ...] = ("de", "fr", "it", "ar")
 PATIENCE = 200_000  # draws in a row without a new pair before we believe there is none
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A link between a source word and a target word, by index; `sure`, or else only possible."""
-
-    source: int
-    target: int
-    sure: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """A grammatical link inside one sentence, such as `subject-verb`, from one word index to another."""
-
-    kind: str
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +47,18 @@ class Book:
         self.chooser = Chooser(grammar)
         self.splitter = Splitter(grammar)
         self.speakers = {code: Realiser(language) for code, language in grammar.languages.items()}
+        self.aligners = {code: Aligner(code) for code in LANGUAGES}
 
     def phrase(self, tree: Tree, to: str) -> Phrase:
         """Say one derivation in English and in another language."""
-        speakers = self.speakers["en"], self.speakers[to]
-        source, target = speakers[0].text(tree), speakers[1].text(tree)
-        links = align(source, target, tree.rule, speakers)
+        source, target = self.speakers["en"].text(tree), self.speakers[to].text(tree)
+        shared = self.aligners[to].pattern(tree.rule, source, target)
         return Phrase(
             " ".join(source.words),
             " ".join(target.words),
-            tuple([LINKS.get(item) or link(item) for item in sorted(links.items())]),
-            tuple([RELATIONS.get(bond) or relation(bond) for bond in source.bonds]),
-            tuple([RELATIONS.get(bond) or relation(bond) for bond in target.bonds]),
+            shared.alignment,
+            shared.relations,
+            shared.target_relations,
         )
 
     def draw(self, to: str, split: str, count: int, seed: int) -> Iterator[Phrase]:
@@ -107,22 +90,6 @@ class Book:
 def book() -> Book:
     """The phrasebook that comes with the package, read once."""
     return Book(load())
-
-
-# Sentences are short, so few different links and relations exist; they are made once and shared.
-LINKS: dict[tuple[tuple[int, int], bool], Link] = {}
-RELATIONS: dict[tuple[str, int, int], Relation] = {}
-
-
-def link(item: tuple[tuple[int, int], bool]) -> Link:
-    """Make a link that has not occurred before."""
-    (source, target), sure = item
-    return LINKS.setdefault(item, Link(source, target, sure))
-
-
-def relation(bond: tuple[str, int, int]) -> Relation:
-    """Make a relation that has not occurred before."""
-    return RELATIONS.setdefault(bond, Relation(*bond))
 
 
 def phrases(to: str, split: str, count: int, seed: int = 0) -> Iterator[Phrase]:

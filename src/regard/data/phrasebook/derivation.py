@@ -65,24 +65,27 @@ class Tree:
         self.rule = rule
         self.children = children
         self.head: Lexeme = next(iter(children.values())).head
-        self.key: tuple[str, ...] = sum((child.key for child in children.values()), ())
-        self.pairs: tuple[tuple[str, str, str], ...] = sum(
-            (child.pairs for child in children.values()), linked(rule, children)
-        )
+        key: list[str] = []
+        pairs = linked(rule, children)
+        for child in children.values():
+            key += child.key
+            pairs += child.pairs
+        self.key: tuple[str, ...] = tuple(key)
+        self.pairs: tuple[tuple[str, str, str], ...] = tuple(pairs)
         self.spoken: dict[str, Features] = {}
 
 
 Node: TypeAlias = Leaf | Tree
 
 
-def linked(rule: Rule, children: Mapping[str, Node]) -> tuple[tuple[str, str, str], ...]:
+def linked(rule: Rule, children: Mapping[str, Node]) -> list[tuple[str, str, str]]:
     """The pairs of content words that a rule's grammatical links join, as (kind, word, word)."""
     found = []
     for kind, start, end in rule.bonds:
         one, other = children[start].head, children[end].head
         if start != end and one.content and other.content:
             found.append((kind, one.family, other.family))
-    return tuple(found)
+    return found
 
 
 class Slot:
@@ -225,7 +228,9 @@ class Chooser:
         if value not in self.numbers:
             forms = {code: {"text": str(value)} for code in self.grammar.languages}
             nothing: frozenset[str] = frozenset()
-            lexeme = Lexeme("number", str(value), nothing, nothing, nothing, forms, family=str(value))
+            # Two is no content: the Arabic dual may look like the plural, so both must stay together.
+            content = value != 2
+            lexeme = Lexeme("number", str(value), nothing, nothing, nothing, forms, family=str(value), content=content)
             self.numbers[value] = Leaf(lexeme, "")
         return self.numbers[value]
 

@@ -43,11 +43,7 @@ class Lexeme:
     forms: Mapping[str, Entry]
     weight: int = 1
     family: str = ""  # shared by words that some language translates alike, so that they never part
-
-    @property
-    def content(self) -> bool:
-        """Whether the word says something by itself, unlike articles, pronouns, prepositions and *to be*."""
-        return self.category not in FUNCTION_WORDS and "copula" not in self.classes
+    content: bool = True  # says something by itself, unlike articles, pronouns, prepositions and *to be*
 
 
 class Element(NamedTuple):
@@ -174,7 +170,8 @@ def read_lexeme(category: str, line: str, where: str, languages: Mapping[str, La
     key = re.sub(r"\s\+", " ", english).split(" ")[0] if category != "verb" else verb_key(english)
     subjects = any_of(who)
     classes |= {"=" + key, *(f"by-{subject}" for subject in subjects)}
-    return Lexeme(category, key, classes, subjects, any_of(what), forms, weight)
+    content = category not in FUNCTION_WORDS and "copula" not in classes
+    return Lexeme(category, key, classes, subjects, any_of(what), forms, weight, content=content)
 
 
 def with_families(lexemes: list[Lexeme]) -> list[Lexeme]:
