@@ -16,6 +16,8 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -119,7 +121,7 @@ def needed(batch: Batch, outline: Outline, vocabulary: int) -> float:
 def ours(
     outline: Outline, vocabulary: int, mine: list[Batch], device: torch.device, dtype: torch.dtype | None, mode: str
 ) -> Callable[[int], None]:
-    """Our model: eager, or compiled for batches of any size, or compiled for one size to which batches are filled."""
+    """Our model: eager, or compiled for one size to which batches are filled."""
     torch.manual_seed(0)
     model = outline.seq2seq(vocabulary, vocabulary).to(device)
 
@@ -141,7 +143,7 @@ def ours(
             for source, target, labels in ready
         ]
     placed = [(source.to(device), target.to(device), labels.to(device)) for source, target, labels in ready]
-    run = loss if mode == "eager" else torch.compile(loss, dynamic=True if mode == "dynamic" else None)
+    run = loss if mode == "eager" else torch.compile(loss)
     return lambda i: backward(model, run(*placed[i]))
 
 
@@ -328,12 +330,14 @@ def prepared(asked: argparse.Namespace, device: torch.device, dtype: torch.dtype
     build: dict[str, tuple[list[Batch], Callable[[], Callable[[int], None]]]] = {
         "regard": (loose, lambda: ours(outline, vocabulary, loose, device, dtype, "eager")),
         "regard-fixed": (loose, lambda: ours(outline, vocabulary, loose, device, dtype, "fixed")),
-        "regard-dynamic": (loose, lambda: ours(outline, vocabulary, loose, device, dtype, "dynamic")),
         "torch": (sorted_, lambda: torchs(outline, vocabulary, sorted_, device, dtype, lean=False)),
         "torch-lean": (sorted_, lambda: torchs(outline, vocabulary, sorted_, device, dtype, lean=True)),
         "marian": (sorted_, lambda: marian(outline, vocabulary, sorted_, device, dtype)),
     }
     ready = []
+    if "marian" in asked.only and find_spec("transformers"):
+        # It registers types with torch, after which everything compiled before would be compiled once more.
+        import_module("transformers.models.marian")
     for name in asked.only.split(","):
         try:
             mine, make = build[name]
@@ -425,7 +429,7 @@ def arguments() -> argparse.Namespace:
     asked.vocabulary = asked.vocabulary or (10_000 if asked.size == "small" else 37_000)
     asked.precision = asked.precision or ("bfloat16" if cuda else "float32,bfloat16")
     asked.batches = asked.batches or (8 if cuda else 3)
-    asked.only = asked.only or ("regard-fixed,regard-dynamic," if cuda else "") + "regard,torch,torch-lean,marian"
+    asked.only = asked.only or ("regard-fixed," if cuda else "") + "regard,torch,torch-lean,marian"
     return asked
 
 

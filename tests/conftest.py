@@ -4,7 +4,15 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
+
+# Every call into the layers and models is held to the shapes of its signature; so before anything imports them.
+install_import_hook(["regard.nn", "regard.models"], "beartype.beartype")
+
+# The tensors are tiny: a second thread only waits for the first, and on busy cores it waits long.
+torch.set_num_threads(1)
 
 ROOT = Path(__file__).resolve().parents[1]
 

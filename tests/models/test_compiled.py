@@ -59,23 +59,25 @@ def on_this_cpu() -> dict[str, float]:
 
 
 def on_cuda() -> dict[str, float]:
-    """Distance of every kernel on CUDA from double precision on the CPU."""
+    """Distance of every kernel on CUDA from double precision on the CPU; in half precision, of the loss alone.
+
+    Gradients in half precision tell little: a rounded activation may fall on the other side of the ReLU.
+    """
     said = {}
     for name, outline in KINDS.items():
         torch.manual_seed(0)
         exact = outline.seq2seq(50, 50).double().eval()
         model = outline.seq2seq(50, 50).cuda().eval()
         model.load_state_dict(exact.state_dict())
-        compiled = torch.compile(loss, dynamic=True)
-        for number, (one, other) in enumerate(LENGTHS):
-            source, target = drawn(one, "cpu"), drawn(other, "cpu")
-            expected = results(exact, loss(exact, source, target))
-            there = source.to("cuda"), target.to("cuda")
-            said[f"{name}, {number}, padded"] = furthest(results(model, loss(model, *there)), expected)
-            said[f"{name}, {number}, packed"] = furthest(results(model, compiled(model, *there)), expected)
-            with torch.autocast("cuda", torch.bfloat16):
-                varlen = loss(model, *there)
-            said[f"{name}, {number}, half"] = furthest(results(model, varlen), expected)
+        compiled = torch.compile(loss, dynamic=False)
+        source, target = (drawn(lengths, "cpu") for lengths in LENGTHS[0])
+        expected = results(exact, loss(exact, source, target))
+        there = source.to("cuda"), target.to("cuda")
+        said[f"{name}, padded"] = furthest(results(model, loss(model, *there)), expected)
+        said[f"{name}, packed"] = furthest(results(model, compiled(model, *there)), expected)
+        with torch.autocast("cuda", torch.bfloat16):
+            varlen = loss(model, *there)
+        said[f"{name}, half"] = furthest([varlen.detach()], expected[:1])
     return said
 
 
@@ -94,8 +96,8 @@ def test_batches_of_every_size_run_through_one_compiled_model() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA")
 def test_every_kernel_on_cuda_gives_the_numbers_of_the_cpu() -> None:
     said = told("on_cuda")
-    assert max(value for name, value in said.items() if not name.endswith("half")) < 2e-3, said
-    assert max(said.values()) < 0.1, said
+    assert max(value for name, value in said.items() if not name.endswith("half")) < 1e-4, said
+    assert max(said.values()) < 0.01, said
 
 
 if __name__ == "__main__":
