@@ -18,6 +18,7 @@ class Arabic(Language):
     code = "ar"
     capital = False
     clings = frozenset({"،", "؟"})
+    kinds = ("mass", "person")
 
     def read(self, category: str, field: str) -> Entry:
         """`شارع m شوارع*`, `كبير pl=كبار`, `نام ينام نوم stem=نم jus=ينم`."""
@@ -46,18 +47,13 @@ class Arabic(Language):
     def features(self, word: Word) -> Features:
         """Gender and number; plurals of people agree in full, all other plurals are feminine singular."""
         match word.category:
-            case "noun":
-                kind = next((kind for kind in ("mass", "person") if kind in word.classes), "")
-                return Features(word.entry["gender"], word.variant, "3", kind=kind)
             case "name":
-                return Features("f" if "f" in word.classes else "m", "sg", "3", "the", kind="person")
+                return super().features(word)._replace(determiner="the", kind="person")
             case "pronoun":
                 return speaker(word)._replace(determiner="the")
-            case "determiner":
-                return Features(determiner=word.key)
             case "number":
                 return Features(number=word.key)
-        return Features()
+        return super().features(word)
 
     def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Token, ...]:
         """The word in the wanted form."""

@@ -1,7 +1,7 @@
 """French inflection: agreement, passé composé with its auxiliaries, elision and contraction."""
 
 from regard.data.phrasebook import numerals
-from regard.data.phrasebook.language import Entry, Features, Language, Token, Word, fixed, options, speaker
+from regard.data.phrasebook.language import Entry, Features, Language, Token, Word, fixed, options
 
 BE = {"1sg": "suis", "2sg": "es", "3sg": "est", "1pl": "sommes", "3pl": "sont"}
 HAVE = {"1sg": "ai", "2sg": "as", "3sg": "a", "1pl": "avons", "3pl": "ont"}
@@ -66,21 +66,6 @@ class French(Language):
             many = parts[2] if len(parts) == 3 else plural_of(singular)
             entry |= {prefix + "gender": parts[1], prefix + "sg": singular, prefix + "pl": many}
         return entry | {"text": entry["sg"]}
-
-    def features(self, word: Word) -> Features:
-        """Gender and number, and whether an adjective goes before its noun."""
-        match word.category:
-            case "noun":
-                return Features(word.entry["gender"], word.variant, "3", kind="mass" if "mass" in word.classes else "")
-            case "name":
-                return Features("f" if "f" in word.classes else "m", "sg", "3")
-            case "pronoun":
-                return speaker(word)
-            case "determiner":
-                return Features(determiner=word.key)
-            case "adjective":
-                return Features(place=word.entry["place"])
-        return Features()
 
     def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Token, ...]:
         """The word in the wanted form."""

@@ -1,7 +1,7 @@
 """German inflection: genders and cases, weak, mixed and strong adjectives, separable verbs, verb-final clauses."""
 
 from regard.data.phrasebook import numerals
-from regard.data.phrasebook.language import Entry, Features, Language, Token, Word, fixed, options, possessive, speaker
+from regard.data.phrasebook.language import Entry, Features, Language, Token, Word, fixed, options, possessive
 
 # Endings by case, each for masculine, feminine, neuter, plural.
 DEFINITE = {"nom": ("er", "ie", "as", "ie"), "acc": ("en", "ie", "as", "ie"), "dat": ("em", "er", "em", "en")}
@@ -34,6 +34,7 @@ class German(Language):
 
     code = "de"
     active = frozenset(preposition for preposition, _ in MERGE)
+    kinds = ("mass", "she")  # a girl is neuter, but the baker she is is not
 
     def read(self, category: str, field: str) -> Entry:
         """`die Katze, Katzen`, `dunkel:dunkl`, `auf|machen`, `gehen ging gegangen geht sein`."""
@@ -49,20 +50,6 @@ class German(Language):
             case "pronoun":
                 return dict(zip(("text", "acc", "dat"), parts, strict=True))
         return {"text": field.strip()}
-
-    def features(self, word: Word) -> Features:
-        """Gender and number; the determiner decides between weak, mixed and strong adjectives."""
-        match word.category:
-            case "noun":
-                kind = next((kind for kind in ("mass", "she") if kind in word.classes), "")
-                return Features(word.entry["gender"], word.variant, "3", kind=kind)
-            case "name":
-                return Features("f" if "f" in word.classes else "m", "sg", "3")
-            case "pronoun":
-                return speaker(word)
-            case "determiner":
-                return Features(determiner=word.key)
-        return Features()
 
     def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Token, ...]:
         """The word in the wanted form."""

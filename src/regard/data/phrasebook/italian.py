@@ -1,7 +1,7 @@
 """Italian inflection: agreement, dropped pronouns, passato prossimo, articles by sound, contraction."""
 
 from regard.data.phrasebook import numerals
-from regard.data.phrasebook.language import Entry, Features, Language, Token, Word, fixed, options, possessive, speaker
+from regard.data.phrasebook.language import Entry, Features, Language, Token, Word, fixed, options, possessive
 
 ROWS = ("1sg", "2sg", "3sg", "1pl", "3pl")
 BE = dict(zip(ROWS, ("sono", "sei", "è", "siamo", "sono"), strict=True))
@@ -44,6 +44,7 @@ class Italian(Language):
 
     code = "it"
     active = frozenset(BY_SOUND) | frozenset(CONTRACT) | {"lo"}
+    kinds = ("mass", "kin")  # kin does without the article after a possessive
 
     def read(self, category: str, field: str) -> Entry:
         """`uomo m uomini`, `bello before`, `vedere visto fut=vedr`, `pulire isc`."""
@@ -64,22 +65,6 @@ class Italian(Language):
             case "determiner":
                 return dict(zip(("text", "f", "mp", "fp"), parts, strict=True))
         return {"text": field.strip()}
-
-    def features(self, word: Word) -> Features:
-        """Gender and number; kin does without the article after a possessive."""
-        match word.category:
-            case "noun":
-                kind = next((kind for kind in ("mass", "kin") if kind in word.classes), "")
-                return Features(word.entry["gender"], word.variant, "3", kind=kind)
-            case "name":
-                return Features("f" if "f" in word.classes else "m", "sg", "3")
-            case "pronoun":
-                return speaker(word)
-            case "determiner":
-                return Features(determiner=word.key)
-            case "adjective":
-                return Features(place=word.entry["place"])
-        return Features()
 
     def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Token, ...]:
         """The word in the wanted form."""

@@ -48,12 +48,13 @@ class Word(NamedTuple):
 
 
 class Language:
-    """The shared part; each language subclasses it and fills in `read`, `features`, `inflect`, `pronoun` and `meet`."""
+    """The shared part; each language subclasses it and fills in `read`, `inflect`, `pronoun` and `meet`."""
 
     code = ""
     active: frozenset[str] = frozenset()  # tokens that may change before the next word
     clings: frozenset[str] = frozenset({",", "?"})  # punctuation written to the word before
     capital = True  # sentences open with a capital
+    kinds: tuple[str, ...] = ("mass",)  # classes of nouns that other words ask for
 
     def read(self, category: str, field: str) -> Entry:
         """Parse one lexicon field; a `ValueError` says what the field should look like."""
@@ -61,7 +62,19 @@ class Language:
 
     def features(self, word: Word) -> Features:
         """What others agree with when they agree with this word."""
-        raise NotImplementedError
+        match word.category:
+            case "noun":
+                kind = next((kind for kind in self.kinds if kind in word.classes), "")
+                return Features(word.entry["gender"], word.variant, "3", kind=kind)
+            case "name":
+                return Features("f" if "f" in word.classes else "m", "sg", "3")
+            case "pronoun":
+                return speaker(word)
+            case "determiner":
+                return Features(determiner=word.key)
+            case "adjective":
+                return Features(place=word.entry.get("place", ""))
+        return Features()
 
     def inflect(self, word: Word, form: str, case: str, agree: Features) -> Sequence[Token]:
         """The word in the wanted form, or no token where the language drops it."""
