@@ -5,7 +5,8 @@
     python bench/model.py --only regard,marian --precision bfloat16 --json
 
 Everybody trains on the same sentences. Those who pad are given them sorted by length, which is how they are used; ours
-come as they fall. tok/s counts real target tokens; FLOP/s counts what real tokens need, so padding earns nothing.
+come as they fall. tok/s counts real target tokens; FLOP/s counts what real tokens need, so padding earns nothing. The
+slowest fifth of everybody's steps is left out.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -67,11 +69,18 @@ class Contender:
     flops: float = 0.0
     peak: float = 0.0
 
-    def rate(self) -> float:
-        """Real target tokens a second, over all rounds but the slowest fifth: a busy machine only ever takes time."""
+    def kept(self) -> list[tuple[float, int]]:
+        """Seconds and tokens of all steps but the slowest fifth: a busy machine only ever takes time."""
         pairs = sorted(zip(self.seconds, self.tokens, strict=True), key=lambda pair: pair[0] / pair[1])
-        kept = pairs[: max(1, math.ceil(len(pairs) * 0.8))]
-        return sum(tokens for _, tokens in kept) / sum(seconds for seconds, _ in kept)
+        return pairs[: max(1, math.ceil(len(pairs) * 0.8))]
+
+    def rate(self) -> float:
+        """Real target tokens a second."""
+        return sum(tokens for _, tokens in self.kept()) / sum(seconds for seconds, _ in self.kept())
+
+    def step_seconds(self) -> float:
+        """Seconds a step takes, of the same steps."""
+        return sum(seconds for seconds, _ in self.kept()) / len(self.kept())
 
 
 # What is trained on: lengths as real text has them.
@@ -346,7 +355,7 @@ def prepared(asked: argparse.Namespace, device: torch.device, dtype: torch.dtype
             for i in range(len(mine)):
                 before = torch.cuda.memory_allocated() / 1e9 if device.type == "cuda" else 0.0
                 forget_peak(device)
-                timed(lambda: contender.step(i), device)  # noqa: B023
+                timed(partial(contender.step, i), device)
                 contender.peak = max(contender.peak, peak(device) - before)
             contender.flops = sum(needed(each, outline, vocabulary) for each in mine) / sum(b.tokens for b in mine)
             tell(f"{name}: first pass over its batches took {time.perf_counter() - begin:.1f} s")
@@ -362,7 +371,7 @@ def measure(contenders: list[Contender], rounds: int, seconds: float, device: to
     for number in range(rounds):
         for contender in contenders:
             for i, batch in enumerate(contender.batches):
-                contender.seconds.append(timed(lambda c=contender, i=i: c.step(i), device))  # type: ignore[misc]
+                contender.seconds.append(timed(partial(contender.step, i), device))
                 contender.tokens.append(batch.tokens)
         rates = ", ".join(f"{each.name} {each.rate():,.0f}" for each in contenders)
         tell(f"round {number + 1}: {rates} tok/s")
@@ -378,7 +387,7 @@ def summary(contenders: list[Contender], top: float) -> list[dict[str, float | s
         {
             "name": each.name,
             "tokens_per_second": each.rate(),
-            "milliseconds": 1e3 * sum(each.seconds) / len(each.seconds),
+            "milliseconds": 1e3 * each.step_seconds(),
             "flops": each.rate() * each.flops,
             "of_ceiling": each.rate() * each.flops / top,
             "peak_gb": each.peak,

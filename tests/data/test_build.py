@@ -19,8 +19,6 @@ from regard.data.store import Store
 from regard.recipe import Corpus, Data, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
 from regard.text import Tokenizers
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
-
 
 @dataclass(frozen=True)
 class Letters:
@@ -366,10 +364,9 @@ def test_the_seed_means_nothing_to_a_corpus_of_files(place: Place) -> None:
     assert identity(corpus, place.root, 1, cache) == identity(corpus, place.root, 2, cache)
 
 
-@pytest.mark.skipif(not (SHARED / "tatoeba-en-ar").is_dir(), reason="the shared corpora are not on this machine")
-def test_a_real_corpus_with_a_real_tokenizer(tmp_path: Path) -> None:
+def test_a_real_corpus_with_a_real_tokenizer(tmp_path: Path, shared_data: Path) -> None:
     corpus = TextCorpus(source="dev.en.gz", target="dev.ar.gz")
-    root = SHARED / "tatoeba-en-ar"
+    root = shared_data / "tatoeba-en-ar"
     pairs = [(pair.source, pair.target) for pair in read_pairs(corpus, root)]
     tokenizers = Tokenizers.learn(pairs, size=1000)
     data = Data(root=str(root), train=(corpus,))

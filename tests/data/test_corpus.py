@@ -15,7 +15,6 @@ from regard.recipe import Corpus, JsonlCorpus, PhrasebookCorpus, TextCorpus, Tsv
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"))
 PAIRS = st.lists(st.tuples(TEXT, TEXT), min_size=1)
 SUFFIX = st.sampled_from(["", ".gz"])
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 def write(path: Path, text: str | bytes) -> Path:
@@ -214,10 +213,9 @@ def pairs_or_complaint(corpus: Corpus, root: Path) -> list[Pair] | str:
         return str(error)
 
 
-@pytest.mark.skipif(not (SHARED / "tatoeba-en-ar").is_dir(), reason="the shared corpora are not on this machine")
-def test_a_real_arabic_corpus_is_read_whole() -> None:
+def test_a_real_arabic_corpus_is_read_whole(shared_data: Path) -> None:
     corpus = TextCorpus(source="train.en.gz", target="train.ar.gz")
-    pairs = list(read_pairs(corpus, SHARED / "tatoeba-en-ar"))
-    with gzip.open(SHARED / "tatoeba-en-ar" / "train.ar.gz", "rt", encoding="utf-8", newline="\n") as file:
+    pairs = list(read_pairs(corpus, shared_data / "tatoeba-en-ar"))
+    with gzip.open(shared_data / "tatoeba-en-ar" / "train.ar.gz", "rt", encoding="utf-8", newline="\n") as file:
         assert [pair.target for pair in pairs] == [line.rstrip("\r\n") for line in file]
     assert any("\u0600" <= char <= "\u06ff" for char in pairs[0].target)
