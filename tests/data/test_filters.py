@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from regard.data.corpus import Chunk
 from regard.data.filters import FILTERS, Example, FilterReport, Sieve
-from regard.recipe import Data, TextCorpus
-from regard.recipe.settings import Filter
+from regard.recipe import Data, Filter, TextCorpus
 
 ALL = frozenset(FILTERS)
 

@@ -9,7 +9,7 @@ from regard.models.build import build
 from regard.models.outline import Outline
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.ragged import Layout, Ragged
-from regard.recipe.settings import Transformer
+from regard.recipe import Transformer
 
 TINY: dict[str, Any] = {"width": 8, "inner": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 
@@ -46,6 +46,41 @@ def test_every_setting_of_a_recipe_builds_a_model_that_runs(position: str, norm:
     model = build(told(position=position, norm=norm, activation=activation, window=3), 9, 9)
     batch = Ragged.from_list([[1, 2, 3], [4]])
     assert model(batch, batch).shape == (4, 9)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"score": "dot"},
+        {"score": "bilinear", "key_size": 3, "value_size": 5},
+        {"score": "additive", "key_size": 3},
+        {"position": "learned", "positions": 3},
+        {"position_width": 4, "tied": "none"},
+        {"position": "learned", "position_width": 2, "tied": "embeddings"},
+        {"tied": "outer"},
+        {"attention_dropout": 0.2, "activation_dropout": 0.3, "word_dropout": 0.1},
+    ],
+)
+def test_a_recipe_reaches_every_mechanism_of_an_outline(settings: dict[str, Any]) -> None:
+    built, drawn = build(told(**settings), 9, 9), Outline(**{**TINY, **settings}).seq2seq(9, 9)
+    assert {k: v.shape for k, v in built.state_dict().items()} == {k: v.shape for k, v in drawn.state_dict().items()}
+    assert str(built) == str(drawn)
+    batch = Ragged.from_list([[1, 2, 3], [4]])
+    assert bool(built(batch, batch).isfinite().all())
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"position": "rotary", "position_width": 4}, "has no vector to set beside"),
+        ({"position_width": 8, "tied": "none"}, "must be even and below width = 8"),
+        ({"position_width": 3, "tied": "none"}, "must be even and below width = 8"),
+        ({"position_width": 4}, "say tied = 'embeddings' or 'none'"),
+    ],
+)
+def test_positions_set_beside_the_tokens_need_room(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        told(**settings)
 
 
 def weights(model: Seq2Seq) -> tuple[int, int, int]:

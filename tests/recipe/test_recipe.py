@@ -136,7 +136,7 @@ def test_a_recipe_is_frozen() -> None:
         ("data.train.0.kind=foo", "data.train.0.kind = 'foo': must be one of 'text', 'tsv', 'jsonl', 'phrasebook'"),
         ("data.train=[{kind='phrasebook'}]", "data.train.0.to: missing; Target language"),
         ("model.heads=7", "width = 256 does not divide into heads = 7"),
-        ("text.joint=false", "model.tied = 'all' shares one embedding"),
+        ("text.joint=false", "model.tied = 'all' shares the source's embedding"),
         ("data.train.0.tag='<2de>'", "which text.symbols does not list"),
         ("data.train.7.weight=2", "'7' is not a place in an array of 2"),
         ("steps", "'steps' is not an override; write key=value"),

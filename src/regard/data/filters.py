@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
 from regard.data.corpus import Chunk
-from regard.recipe import Data
-from regard.recipe.settings import Filter
+from regard.recipe import Data, Filter
 
 FILTERS: tuple[Filter, ...] = get_args(Filter)
 """The filters, in the order in which a pair meets them."""

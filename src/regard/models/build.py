@@ -2,7 +2,7 @@
 
 from regard.models.outline import Outline
 from regard.models.seq2seq import Seq2Seq
-from regard.recipe.settings import Model, Transformer
+from regard.recipe import Model, Transformer
 
 
 def build(model: Model, source_vocabulary: int, target_vocabulary: int) -> Seq2Seq:
@@ -20,11 +20,19 @@ def outline(model: Transformer) -> Outline:
         heads=model.heads,
         encoder_layers=model.encoder_layers,
         decoder_layers=model.decoder_layers,
+        key_size=model.key_size,
+        value_size=model.value_size,
+        score=model.score,
         position=model.position,
+        positions=model.positions,
+        position_width=model.position_width,
         norm=model.norm,
         norm_first=model.norm_first,
         activation=model.activation,
         window=model.window,
         tied=model.tied,
         dropout=model.dropout,
+        attention_dropout=model.attention_dropout,
+        activation_dropout=model.activation_dropout,
+        word_dropout=model.word_dropout,
     )

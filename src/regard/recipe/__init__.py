@@ -1,27 +1,20 @@
 """What a run may be told: a TOML file plus `key=value` overrides in, one frozen, strict `Recipe` out."""
 
 from regard.recipe.catalogue import Setting, catalogue, find_setting, json_schema
+from regard.recipe.data import Corpus, Data, Filter, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
+from regard.recipe.decode import Decode
 from regard.recipe.load import dump, load, parse
+from regard.recipe.model import Model, Transformer
 from regard.recipe.render import render
-from regard.recipe.settings import (
-    Corpus,
-    Data,
-    Decode,
-    JsonlCorpus,
-    Model,
-    PhrasebookCorpus,
-    Recipe,
-    Text,
-    TextCorpus,
-    Train,
-    Transformer,
-    TsvCorpus,
-)
+from regard.recipe.settings import Recipe
+from regard.recipe.text import Text
+from regard.recipe.train import Train
 
 __all__ = [
     "Corpus",
     "Data",
     "Decode",
+    "Filter",
     "JsonlCorpus",
     "Model",
     "PhrasebookCorpus",

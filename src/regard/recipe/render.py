@@ -6,7 +6,8 @@ from typing import Any
 import tomli_w
 from pydantic import BaseModel
 
-from regard.recipe.settings import Recipe, Transformer
+from regard.recipe.model import Transformer
+from regard.recipe.settings import Recipe
 
 
 def render(recipe: Recipe) -> str:
