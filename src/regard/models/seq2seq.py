@@ -21,14 +21,19 @@ class Seq2Seq(nn.Module):
         """What the encoder leaves of each source."""
         return Memory(self.encoder(source), source.layout)
 
+    def states(self, source: Ragged, target: Ragged) -> Float[Tensor, "N D"]:
+        """What the decoder makes of each target token, teacher-forced, before it is scored against the vocabulary."""
+        if len(source) != len(target):
+            raise ValueError(f"{len(source)} sources do not fit {len(target)} targets; give each source one target")
+        states_ND: Tensor = self.decoder(target, self.encode(source))
+        return states_ND
+
     def forward(self, source: Ragged, target: Ragged) -> Float[Tensor, "N V"]:
         """Scores of the token after each target token, teacher-forced: all positions in one pass.
 
         `target` begins with the begin symbol, and what is to be predicted is shifted by one against it.
         """
-        if len(source) != len(target):
-            raise ValueError(f"{len(source)} sources do not fit {len(target)} targets; give each source one target")
-        logits_NV: Tensor = self.output(self.decoder(target, self.encode(source)))
+        logits_NV: Tensor = self.output(self.states(source, target))
         return logits_NV
 
     def start(self, source: Ragged, beams: int = 1) -> StackState:
