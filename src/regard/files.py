@@ -14,6 +14,7 @@ import os
 import secrets
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -96,10 +97,17 @@ def _decode(path: Path, data: bytes, before: int) -> str:
 
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is there whole or not at all."""
+    with writing_whole(path) as scratch:
+        scratch.write_bytes(data)
+
+
+@contextmanager
+def writing_whole(path: Path) -> Iterator[Path]:
+    """A scratch file to write to, which becomes the file at `path` when the context ends well, and else vanishes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
-        scratch.write_bytes(data)
+        yield scratch
         settle(scratch)
         scratch.replace(path)
     finally:
