@@ -158,6 +158,7 @@ def test_two_stacks_are_their_transformer(norm_first: bool, given_lengths: list[
     outline = Outline(WIDTH, INNER, HEADS, 2, 3, norm_first=norm_first, activation="gelu", position="none")
     model = outline.seq2seq(50, 50).double().eval()
     for mine, other in ((model.encoder, theirs.encoder), (model.decoder, theirs.decoder)):
+        assert isinstance(mine, Stack)
         copy_stack(mine, other)
     target, source = (
         Ragged(torch.randint(50, (sum(each),)), Layout.from_lengths(each)) for each in zip(*given_lengths, strict=True)

@@ -8,6 +8,7 @@ import torch
 from regard.models.build import build
 from regard.models.outline import Outline
 from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import Stack
 from regard.nn.ragged import Layout, Ragged
 from regard.recipe import Transformer
 
@@ -23,6 +24,8 @@ def test_every_preset_builds_the_model_its_size_says(size: str) -> None:
     settings = Transformer.model_validate({"size": size})
     with torch.device("meta"):
         model = build(settings, 100, 100)
+    assert isinstance(model.encoder, Stack)
+    assert isinstance(model.decoder, Stack)
     assert len(model.encoder.layers) == settings.encoder_layers
     assert len(model.decoder.layers) == settings.decoder_layers
     assert model.output.weight.shape == (100, settings.width)

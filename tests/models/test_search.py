@@ -103,6 +103,7 @@ def test_rows_that_tear_a_sentence_apart_are_refused(model: Seq2Seq, rows: list[
 
 
 def test_an_encoder_does_not_go_step_by_step(model: Seq2Seq) -> None:
+    assert isinstance(model.encoder, Stack)
     with pytest.raises(ValueError, match="only a causal stack goes step by step"):
         model.encoder.start(3)
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.models.beams import check_lines
 from regard.models.memory import Memory
 from regard.nn.attention.kept import Kept
 from regard.nn.attention.plan import plan
@@ -50,6 +51,10 @@ class Stack(nn.Module):
         states_ND: Tensor = self.norm(x_ND)
         return states_ND
 
+    def encode(self, tokens: Ragged) -> Memory:
+        """What it leaves for a decoder to look at."""
+        return Memory(self(tokens), tokens.layout)
+
     def start(self, rows: int, memory: Memory | None = None) -> StackState:
         """A search of `rows` rows that has seen nothing but the memory; keys and values of that are computed now."""
         if not self.sight.causal:
@@ -86,24 +91,10 @@ class Stack(nn.Module):
             memory = seen.memory.rows(lines_B) if leave and seen.memory is not None else seen.memory
             return Seen(seen.own.rows(rows_R), memory)
 
-        _check_lines(rows_R, state, leave)
+        if state.seen[0].memory is not None:
+            check_lines(rows_R, state.beams, state.seen[0].own.k_BHKE.shape[0])
         return replace(state, seen=tuple(chosen(each) for each in state.seen))
 
     def _blocks(self) -> list[Block]:
         """The layers, as what they are."""
         return [layer for layer in self.layers if isinstance(layer, Block)]
-
-
-def _check_lines(rows_R: Int[Tensor, " R"], state: StackState, leave: bool) -> None:
-    """Refuse rows that tear apart what shares a memory; others than the CPU are not waited for."""
-    if rows_R.device.type != "cpu" or state.seen[0].memory is None:
-        return
-    lines = rows_R // state.beams
-    whole = rows_R.shape[0] % state.beams == 0 and bool(
-        (lines.view(-1, state.beams) == lines[:: state.beams, None]).all()
-    )
-    if not whole or (not leave and not torch.equal(lines, torch.arange(rows_R.shape[0]) // state.beams)):
-        raise ValueError(
-            f"rows {rows_R.tolist()} mix sentences: the {state.beams} rows of a sentence stay together, "
-            "and sentences keep their order unless some leave"
-        )
