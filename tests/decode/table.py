@@ -1,0 +1,94 @@
+"""A full stepper made of numbers alone, and the plainest search there is: look at every sequence."""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from regard.decode import Options, Wish
+
+BEGIN, END = 0, 1
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What each row has read, its sentence first."""
+
+    histories: tuple[tuple[int, ...], ...]
+
+
+@lru_cache(maxsize=100_000)
+def numbers(history: tuple[int, ...], size: int, sharpness: float) -> tuple[float, ...]:
+    """Numbers that depend on every token of a history, and on nothing else."""
+    generator = torch.Generator().manual_seed(hash((history, size)) % 2**62)
+    return tuple((torch.randn(size, generator=generator, dtype=torch.float64) * sharpness).tolist())
+
+
+class Table:
+    """Log-probabilities that depend on the whole history; sentence b begins with (seed, b)."""
+
+    def __init__(self, vocabulary: int = 5, seed: int = 0, sharpness: float = 1.5, sources: Sequence[int] = ()) -> None:
+        self.vocabulary, self.seed, self.sharpness = vocabulary, seed, sharpness
+        self.sources = tuple(sources)
+        self.steps, self.asked = 0, 0
+
+    def start(self, sentences: Sequence[int], beams: int) -> TableState:
+        return TableState(tuple((self.seed, sentence) for sentence in sentences for _ in range(beams)))
+
+    def logprobs(self, history: tuple[int, ...]) -> Tensor:
+        return torch.tensor(numbers(history, self.vocabulary, self.sharpness), dtype=torch.float64).log_softmax(0)
+
+    def step(self, tokens_R: Tensor, state: TableState) -> tuple[Tensor, TableState]:
+        assert tokens_R.shape == (len(state.histories),)
+        after = tuple((*past, token) for past, token in zip(state.histories, tokens_R.tolist(), strict=True))
+        self.steps, self.asked = self.steps + 1, self.asked + len(after)
+        return torch.stack([self.logprobs(history) for history in after]), TableState(after)
+
+    def select(self, state: TableState, rows_R: Tensor) -> TableState:
+        return TableState(tuple(state.histories[row] for row in rows_R.tolist()))
+
+    def join(self, states: Sequence[TableState]) -> TableState:
+        return TableState(tuple(history for state in states for history in state.histories))
+
+    def attention(self, state: TableState) -> Tensor:
+        weights = torch.zeros(len(state.histories), max(self.sources, default=0), dtype=torch.float64)
+        for row, history in enumerate(state.histories):
+            size = self.sources[history[1]]
+            weights[row, :size] = torch.tensor(numbers((*history, -7), size, 2.0), dtype=torch.float64).softmax(0)
+        return weights
+
+
+def forced(table: Table, sentence: int, tokens: Sequence[int]) -> list[float]:
+    """The log-probability of each token and of the end, read off one by one."""
+    history: tuple[int, ...] = (table.seed, sentence, BEGIN)
+    said = []
+    for token in (*tokens, END):
+        said.append(float(table.logprobs(history)[token]))
+        history = (*history, token)
+    return said
+
+
+def sequences(vocabulary: int, most: int) -> Iterator[tuple[int, ...]]:
+    """Every sequence of up to so many tokens, the end symbol not among them."""
+    tokens = [token for token in range(vocabulary) if token != END]
+    for length in range(most + 1):
+        yield from itertools.product(tokens, repeat=length)
+
+
+def scored(table: Table, sentence: int, tokens: Sequence[int], wish: Wish, options: Options) -> float:
+    """The score of one sequence, from the formulas of the paper and plain floats."""
+    length = len(tokens) + 1
+    base = (5 + length) / 6 if options.normalise == "gnmt" else length
+    score = sum(forced(table, sentence, tokens)) / math.pow(base, options.length_penalty)
+    if options.coverage_penalty:
+        received = [0.0] * wish.source
+        for place in range(length):
+            history = (table.seed, sentence, BEGIN, *tokens[:place])
+            for at, weight in enumerate(torch.tensor(numbers((*history, -7), wish.source, 2.0)).double().softmax(0)):
+                received[at] += float(weight)
+        score += options.coverage_penalty * sum(math.log(min(each, 1.0)) for each in received)
+    return score
