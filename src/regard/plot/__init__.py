@@ -1,0 +1,32 @@
+"""Arrays in, figures for papers and reports out: PNG, SVG or PDF.
+
+Every function gives a matplotlib `Figure` of its own; nothing here touches pyplot's global state. Colours can be told
+apart by colour-blind readers, colour bars show the true range, and right-to-left scripts run right to left.
+"""
+
+from regard.plot.alignment import Links, alignment
+from regard.plot.beam import Branch, beam
+from regard.plot.curves import Panel, Series, curves
+from regard.plot.heads import heads
+from regard.plot.lettering import piece_labels, right_to_left
+from regard.plot.lines import lines
+from regard.plot.positions import positions
+from regard.plot.save import FORMATS, render, save
+
+__all__ = [
+    "FORMATS",
+    "Branch",
+    "Links",
+    "Panel",
+    "Series",
+    "alignment",
+    "beam",
+    "curves",
+    "heads",
+    "lines",
+    "piece_labels",
+    "positions",
+    "render",
+    "right_to_left",
+    "save",
+]

@@ -1,0 +1,184 @@
+import io
+import logging
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from regard.plot import Branch, Panel, Series, alignment, beam, curves, heads, lines, positions, render, save
+from regard.plot.style import INK
+from regard.score import Alignment
+
+SOURCE = ["I", "can", "go", "alone"]
+GERMAN = ["Ich", "kann", "allein", "gehen"]
+ARABIC = ["أستطيع", "الذهاب", "وحيداً"]
+GOLD = Alignment(frozenset({(0, 0), (1, 1), (2, 3)}), frozenset({(3, 2)}))
+TREE = [Branch("<s>", None, 0.0, "alive"), Branch("Ich", 0, -0.5, "finished"), Branch("Du", 0, -2.0, "pruned")]
+
+
+def weights(rows: int, columns: int) -> NDArray[np.float64]:
+    """Rows that sum to one."""
+    drawn: NDArray[np.float64] = np.random.default_rng(0).random((rows, columns)) ** 4
+    normal: NDArray[np.float64] = drawn / drawn.sum(axis=1, keepdims=True)
+    return normal
+
+
+FIGURES: dict[str, Callable[[], Figure]] = {
+    "alignment": lambda: alignment(weights(4, 4), SOURCE, GERMAN, GOLD, title="I can go alone"),
+    "lines": lambda: lines(weights(3, 4), SOURCE, ARABIC),
+    "heads": lambda: heads(np.stack([[weights(4, 4)] * 3] * 2), SOURCE, GERMAN),
+    "positions": lambda: positions(np.sin(np.outer(np.arange(9), np.arange(6)))),
+    "curves": lambda: curves([Panel("loss", [Series("training", [1, 2, 3], [3.0, 2.0, 1.0])])]),
+    "beam": lambda: beam(TREE),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"), [*((name, "svg") for name in FIGURES), ("alignment", "png"), ("lines", "pdf")]
+)
+def test_a_figure_drawn_twice_is_the_same_file(tmp_path: Path, name: str, suffix: str) -> None:
+    first, second = (save(FIGURES[name](), tmp_path / f"{each}.{suffix}").read_bytes() for each in "ab")
+    assert first == second
+    assert first[:5] == {"png": b"\x89PNG\r", "svg": b"<?xml", "pdf": b"%PDF-"}[suffix]
+
+
+def test_another_suffix_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"figure\.jpg: a figure is written by its suffix; end it in \.png, \.svg, \.pdf"
+    ):
+        save(FIGURES["curves"](), tmp_path / "figure.jpg")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_figure_leaves_no_trace_in_pyplot(tmp_path: Path) -> None:
+    before = dict(matplotlib.rcParams)
+    save(FIGURES["alignment"](), tmp_path / "a.svg")
+    assert dict(matplotlib.rcParams) == before
+    from matplotlib import pyplot
+
+    assert pyplot.get_fignums() == []
+
+
+def test_the_brightest_cell_stands_where_the_largest_weight_is() -> None:
+    figure = alignment(np.eye(4)[[0, 1, 3, 2]], SOURCE, GERMAN)
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png")
+    picture = imread(io.BytesIO(stream.getvalue()))
+    bright = set()
+    for row, column in np.ndindex(4, 4):
+        x, y = figure.axes[0].transData.transform((column, row))
+        red, green, blue, _ = picture[picture.shape[0] - round(y), round(x)]
+        if red > 0.8 and green > 0.8 and blue < 0.4:  # cividis ends in yellow
+            bright.add((row, column))
+    assert bright == {(0, 0), (1, 1), (2, 3), (3, 2)}
+
+
+def test_the_colour_bar_tells_the_true_range() -> None:
+    drawn = weights(4, 4)
+    bar = alignment(drawn, SOURCE, GERMAN).axes[1]
+    assert bar.get_ylim() == pytest.approx((0.0, drawn.max()))
+
+
+def test_the_columns_of_arabic_run_right_to_left() -> None:
+    left, right = alignment(weights(4, 3), ARABIC, SOURCE).axes[0].get_xlim()
+    assert left > right
+    left, right = alignment(weights(3, 4), SOURCE, ARABIC).axes[0].get_xlim()
+    assert left < right
+    left, right = heads(weights(4, 3)[None, None], ARABIC, SOURCE).axes[0].get_xlim()
+    assert left > right
+
+
+def test_an_arabic_sentence_runs_right_to_left_between_lines() -> None:
+    figure = lines(weights(3, 4), SOURCE, ARABIC)
+    places = {text.get_text(): text.get_position()[0] for text in figure.axes[0].texts}
+    assert [places[word] for word in ARABIC] == sorted((places[word] for word in ARABIC), reverse=True)
+    assert [places[word] for word in SOURCE] == sorted(places[word] for word in SOURCE)
+
+
+def test_gold_links_are_framed_and_possible_ones_dashed() -> None:
+    frames = alignment(weights(4, 4), SOURCE, GERMAN, GOLD).axes[0].patches
+    middles = {
+        (round(frame.get_x() + 0.42), round(frame.get_y() + 0.42)): frame.get_linestyle()
+        for frame in frames
+        if isinstance(frame, Rectangle)
+    }
+    assert set(middles) == set(GOLD.possible)
+    assert {link for link, stroke in middles.items() if stroke in ("-", "solid")} == set(GOLD.sure)
+
+
+def test_lines_below_the_threshold_are_not_drawn() -> None:
+    figure = lines(np.array([[0.95, 0.05], [0.5, 0.5]]), ["a", "b"], ["c", "d"], threshold=0.1)
+    assert len(figure.axes[0].lines) == 3
+
+
+def test_a_link_outside_the_map_is_an_error() -> None:
+    with pytest.raises(ValueError, match="gold link 7-0 is outside the map of 4 source and 4 target words"):
+        alignment(weights(4, 4), SOURCE, GERMAN, Alignment(frozenset({(7, 0)})))
+
+
+@pytest.mark.parametrize("bad", [weights(3, 4), weights(4, 4) * np.nan])
+def test_weights_that_do_not_fit_the_words_are_refused(bad: NDArray[np.float64]) -> None:
+    with pytest.raises(ValueError, match="weights_TS"):
+        alignment(bad, SOURCE, GERMAN)
+
+
+def test_weights_of_another_rank_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"\(layers, heads, target, source\)"):
+        heads(weights(4, 4), SOURCE, GERMAN)
+    with pytest.raises(ValueError, match="a row for each position"):
+        positions([1.0, 2.0])
+    with pytest.raises(ValueError, match="nothing to draw"):
+        alignment(np.zeros((0, 4)), SOURCE, [])
+
+
+def test_dollar_signs_make_no_formula() -> None:
+    assert render(alignment([[1.0]], ["$x_1$"], [r"$\nonsense{$"]), "svg")
+
+
+def test_letters_without_a_font_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    rune = "\U00016a0b"  # hardly any font has Bamum's supplement or Mro
+    with caplog.at_level(logging.WARNING):
+        render(alignment([[1.0]], [rune], ["x"]), "png")
+        render(alignment([[1.0]], [rune], ["x"]), "png")
+    assert len(caplog.records) == 1
+    assert "no installed font has 1 of the characters" in caplog.text
+
+
+def test_a_curve_shows_gaps_for_what_is_no_number() -> None:
+    figure = curves([Panel("loss", [Series("training", [1, 2, 3], [3.0, float("inf"), 1.0])])])
+    assert np.isnan(np.asarray(figure.axes[0].lines[0].get_ydata())).tolist() == [False, True, False]
+
+
+def test_curves_are_told_apart_by_more_than_colour() -> None:
+    figure = curves([Panel("loss", [Series(name, [1, 2], [3.0, 1.0]) for name in "abcdef"])])
+    drawn = figure.axes[0].lines
+    assert len({line.get_color() for line in drawn}) == len(drawn)
+    assert len({str(line._dash_pattern) for line in drawn}) == len(drawn)  # type: ignore[attr-defined]
+
+
+def test_nothing_to_draw_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no series"):
+        curves([])
+    with pytest.raises(ValueError, match="no branch"):
+        beam([])
+    with pytest.raises(ValueError, match="2 places but 1 values"):
+        Series("a", [1, 2], [1.0])
+
+
+def test_a_branch_grows_from_one_before_it() -> None:
+    with pytest.raises(ValueError, match="a parent stands before its children"):
+        beam([Branch("a", 1, 0.0, "alive"), Branch("b", None, 0.0, "alive")])
+
+
+def test_all_ink_of_a_picture_can_be_recoloured_by_a_page() -> None:
+    for figure in (FIGURES["curves"](), FIGURES["alignment"]()):
+        text = render(figure, "svg", clear=True).decode()
+        assert INK in text
+        assert not re.search(r"fill: ?#000|stroke: ?#000", text)
