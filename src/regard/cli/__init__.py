@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 import typer
 
-from regard.cli import demo, phrasebook, prepare, recipe, score, tokens
+from regard.cli import demo, phrasebook, prepare, recipe, score, tokens, train
 
 app = typer.Typer(
     name="regard",
@@ -23,6 +23,7 @@ app = typer.Typer(
     regard recipe show recipes/phrasebook.toml   every setting of a run
     regard prepare recipes/phrasebook.toml       vocabulary and token store
     regard tokens runs/phrasebook "I can go"     what a line becomes
+    regard train recipes/phrasebook.toml         a trained model
     regard score --hypothesis out.de --reference test.de
     """,
     no_args_is_help=True,
@@ -50,6 +51,7 @@ def _options(
 app.command("demo")(demo.demo)
 app.command("prepare")(prepare.prepare)
 app.command("tokens")(tokens.tokens)
+app.command("train")(train.train)
 app.command("phrasebook")(phrasebook.phrasebook)
 app.command("score")(score.score)
 app.add_typer(recipe.app, name="recipe")

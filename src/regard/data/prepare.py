@@ -77,12 +77,29 @@ class Prepared:
 
 def prepare(recipe: Recipe, run: Path, watch: Watch | None = None, workers: int | None = None) -> Prepared:
     """Learn a recipe's vocabulary, store its corpora and lay out its run's folder; what is there already is used."""
+    prepared = gather(recipe, run, watch, workers)
+    lay_out(recipe, prepared)
+    return prepared
+
+
+def gather(
+    recipe: Recipe,
+    run: Path,
+    watch: Watch | None = None,
+    workers: int | None = None,
+    tokenizers: Tokenizers | None = None,
+) -> Prepared:
+    """The same without a word in the run's folder; with `tokenizers` given, no vocabulary is learnt."""
     watch = watch or (lambda task, pairs: None)
-    tokenizers = _vocabulary(recipe, cache_folder(), watch)
+    tokenizers = tokenizers or _vocabulary(recipe, cache_folder(), watch)
     stores = tuple(_store(recipe, number, tokenizers, watch, workers) for number in range(len(recipe.data.train)))
-    tokenizers.save(run / "tokenizer")
-    write_whole(run / "recipe.toml", dump(recipe).encode())
     return Prepared(run, tokenizers, recipe.data.train, stores)
+
+
+def lay_out(recipe: Recipe, prepared: Prepared) -> None:
+    """Write recipe and tokenizer into the run's folder."""
+    prepared.tokenizers.save(prepared.run / "tokenizer")
+    write_whole(prepared.run / "recipe.toml", dump(recipe).encode())
 
 
 def _store(recipe: Recipe, number: int, tokenizers: Tokenizers, watch: Watch, workers: int | None) -> Store:

@@ -1,0 +1,146 @@
+"""Checkpoints: everything needed to go on with the same numbers, on disk whole or not at all.
+
+    checkpoints/step-00000500/
+      shard-*.safetensors    tensors, written by torch.distributed.checkpoint, each process its part
+      notes.json             how far the run has come, and size and checksum of every file
+
+Any number of processes can read what any number has written. There is no pickle in it. A checkpoint is written beside
+its place, reaches the disk, and is then renamed, so that a name without a dot in front always means a whole one.
+"""
+
+import errno
+import json
+import shutil
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+
+from regard.files import settle, write_whole
+from regard.train.workers import Workers
+
+FOLDER, NOTES = "checkpoints", "notes.json"
+_NAME, _SCRATCH = "step-{:08d}", ".writing"
+_BLOCK = 1 << 24
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def save(run: Path, step: int, tensors: dict[str, Tensor], notes: dict[str, Any], workers: Workers, keep: int) -> Path:
+    """Write a checkpoint with everybody's part, then drop all but the last `keep`."""
+    parent = run / FOLDER
+    scratch, place = parent / _SCRATCH, place_of(run, step)
+    try:
+        if workers.first:
+            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.mkdir(parents=True)
+        workers.wait()
+        with _told_plainly():
+            # Each process writes its own part, in safetensors' format, and waits until the disk has it.
+            writer = HuggingFaceStorageWriter(str(scratch), save_distributed=True)
+            state_dict_saver.save(tensors, storage_writer=writer, no_dist=workers.count == 1)
+        if workers.first:
+            files = {file.name: _print_of(file) for file in sorted(scratch.iterdir())}
+            write_whole(scratch / NOTES, json.dumps({**notes, "files": files}, indent=2).encode())
+            settle(scratch)
+            shutil.rmtree(place, ignore_errors=True)
+            scratch.rename(place)
+            settle(parent)
+            for old in _found(run)[keep:]:
+                shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise _no_room(error, run, step) from error
+    workers.wait()
+    return place
+
+
+def place_of(run: Path, step: int) -> Path:
+    """Where the checkpoint of a step is."""
+    return run / FOLDER / _NAME.format(step)
+
+
+def newest(run: Path) -> tuple[Path | None, list[str]]:
+    """The last checkpoint that is whole, and what is wrong with those after it."""
+    faults: list[str] = []
+    for place in _found(run):
+        fault = _fault(place)
+        if fault is None:
+            return place, faults
+        faults.append(fault)
+    return None, faults
+
+
+def read_notes(place: Path) -> dict[str, Any]:
+    """What was noted beside the tensors."""
+    notes: dict[str, Any] = json.loads((place / NOTES).read_text(encoding="utf-8"))
+    return notes
+
+
+def read_into(place: Path, tensors: dict[str, Tensor], workers: Workers) -> None:
+    """Fill the tensors, each of which the checkpoint must have."""
+    with _told_plainly():
+        reader = HuggingFaceStorageReader(str(place))
+        state_dict_loader.load(tensors, storage_reader=reader, no_dist=workers.count == 1)
+
+
+def names_in(place: Path) -> set[str]:
+    """The names of the tensors in a checkpoint."""
+    return set(HuggingFaceStorageReader(str(place)).read_metadata().state_dict_metadata)
+
+
+def _found(run: Path) -> list[Path]:
+    """The checkpoints of a run, the last one first."""
+    return sorted((run / FOLDER).glob("step-*"), reverse=True)
+
+
+def _fault(place: Path) -> str | None:
+    """What is wrong with a checkpoint, if anything is."""
+    try:
+        files = read_notes(place)["files"]
+        wrong = [name for name, said in files.items() if _print_of(place / name) != said]
+    except (OSError, ValueError, KeyError) as error:
+        return f"{place} is damaged ({error})"
+    return f"{place} is damaged ({', '.join(wrong)} changed since it was written)" if wrong else None
+
+
+def _print_of(file: Path) -> list[int]:
+    """Size and checksum of a file."""
+    size = check = 0
+    with file.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            size += len(block)
+            check = zlib.crc32(block, check)
+    return [size, check]
+
+
+@contextmanager
+def _told_plainly() -> Iterator[None]:
+    """Without torch's word that one process is alone; and with the error of the system instead of torch's bundle."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+            yield
+    except CheckpointException as error:
+        causes = [failure[0] for failure in error.failures.values()]
+        system = [cause for cause in causes if isinstance(cause, OSError)]
+        raise (system or causes)[0] from error
+
+
+def _no_room(error: OSError, run: Path, step: int) -> OSError:
+    """A full disk in words that say what is safe and what to do."""
+    if error.errno not in _NO_ROOM:
+        return error
+    kept = _found(run)
+    safe = f"{kept[0]} is whole" if kept else "there is no earlier one"
+    return OSError(
+        error.errno,
+        f"{error.strerror}: the checkpoint of step {step} does not fit in {run}; {safe}. "
+        "Make room (train.keep says how many are kept), then give the same command: it goes on from there",
+    )

@@ -1,0 +1,163 @@
+"""The training loop: a recipe and a folder in, events out as it goes, and in the end a trained model in the folder."""
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from regard.data.prepare import Watch, gather, lay_out
+from regard.models.cost import parameters
+from regard.recipe import Recipe
+from regard.train.checkpoint import newest
+from regard.train.cost import flops_per_token, limit
+from regard.train.engine import update
+from regard.train.events import Event, Noticed, Saved, Started
+from regard.train.finish import finish, keep_weights
+from regard.train.job import Job, assemble
+from regard.train.meter import Meter
+from regard.train.optimiser import set_rate
+from regard.train.restore import restore, save
+from regard.train.resume import check_recipe
+from regard.train.schedule import rate
+from regard.train.standing import Standing
+from regard.train.stopping import Stop, claimed, stoppable
+from regard.train.validation import validate
+from regard.train.workers import Workers, joined
+
+Reason = Literal["steps", "patience", "stopped", "time"]
+
+
+def train(recipe: Recipe, run: Path, device: str = "auto", watch: Watch | None = None) -> Iterator[Event]:
+    """Train a recipe's model in a run's folder, or go on where it was stopped.
+
+    `watch` is told of the preparation of text. Under torchrun every process calls this and gets the events; only the
+    first one writes.
+    """
+    check_recipe(recipe, run)
+    prepared = gather(recipe, run, watch)
+    with joined(device) as workers, claimed(run) if workers.first else nullcontext(), stoppable() as stop:
+        workers.same(prepared.tokenizers.fingerprint, "the vocabulary")
+        if workers.first:
+            lay_out(recipe, prepared)
+        job = assemble(recipe, run, workers, prepared)
+        standing, notices = restore(job)
+        yield from map(Noticed, notices)
+        started = _started(job, standing)
+        yield started
+        try:
+            reason = yield from _learn(job, standing, started, stop)
+        except FloatingPointError as error:
+            raise ValueError(_not_a_number(job, standing, str(error))) from error
+        except torch.OutOfMemoryError as error:
+            raise ValueError(_too_large(job, standing)) from error
+        yield finish(job, standing, reason)
+
+
+def _learn(job: Job, standing: Standing, started: Started, stop: Stop) -> Generator[Event, None, Reason]:
+    """Update after update until something ends it, with a reading now and then and a validation at each turn."""
+    settings = job.recipe.train
+    meter = Meter(standing, job.workers, started.flops_per_token, started.limit, settings.steps)
+    reason = _over(job, standing)
+    saved = standing.step
+    with job.feed(standing.budget).epochs(standing.position, pin=job.workers.device.type == "cuda") as steps:
+        while reason is None:
+            after, batches = next(steps)
+            now = rate(settings, standing.step + 1, standing.shrunk)
+            set_rate(job.optimisers, now)
+            meter.add(update(job.learner, job.optimisers, batches, job.workers, settings.precision, settings.clip))
+            standing.step, standing.position = standing.step + 1, after
+            if job.average is not None:
+                job.average.follow(standing.step)
+            turn = standing.step % settings.every == 0 or standing.step == settings.steps
+            if not turn and standing.step < meter.next and not (stop.asked and job.workers.count == 1):
+                continue
+            reading = meter.read(standing, now, stop.asked, _late(job, meter))
+            yield reading.progress
+            if turn:
+                yield from _turn(job, standing, meter)
+                saved = standing.step
+            reason = _over(job, standing) or ("stopped" if reading.stopped else "time" if reading.late else None)
+    if saved != standing.step:
+        yield from _turn(job, standing, meter, judge=reason == "time")
+    return reason
+
+
+def _turn(job: Job, standing: Standing, meter: Meter, judge: bool = True) -> Iterator[Event]:
+    """Validate and save."""
+    begin = time.perf_counter()
+    if judge:
+        with job.judged() as model:
+            if job.valid is not None:
+                yield validate(job, model, standing)
+            keep_weights(job, model, standing)
+    standing.seconds = meter.seconds()
+    yield Saved(standing.step, save(job, standing))
+    meter.pause(time.perf_counter() - begin)
+
+
+def _over(job: Job, standing: Standing) -> Reason | None:
+    """Why there is nothing more to learn, if so."""
+    settings = job.recipe.train
+    if standing.step >= settings.steps:
+        return "steps"
+    if settings.patience and standing.stale >= settings.patience:
+        return "patience"
+    return None
+
+
+def _late(job: Job, meter: Meter) -> bool:
+    """Whether the time is up, by the first process's clock."""
+    minutes = job.recipe.train.minutes
+    return job.workers.first and minutes is not None and meter.seconds() > 60 * minutes
+
+
+def _started(job: Job, standing: Standing) -> Started:
+    """What is known before the first update."""
+    workers, both = job.workers, job.prepared.tokenizers
+    return Started(
+        recipe=job.recipe,
+        run=job.run,
+        parameters=parameters(job.model),
+        device=_name(workers),
+        workers=workers.count,
+        vocabulary=(len(both.source), len(both.target)),
+        flops_per_token=flops_per_token(job.model, job.prepared.stores),
+        limit=limit(workers.device, job.recipe.train.precision) * workers.count,
+        step=standing.step,
+        steps=job.recipe.train.steps,
+    )
+
+
+def _name(workers: Workers) -> str:
+    """The device as a person calls it."""
+    if workers.device.type == "cuda":
+        return torch.cuda.get_device_name(workers.device)
+    return f"CPU, {torch.get_num_threads()} threads"
+
+
+def _not_a_number(job: Job, standing: Standing, where: str) -> str:
+    """What became of a run whose numbers ran away."""
+    return (
+        f"the loss is not a number any more, {where}. {_last_good(job)} "
+        "Learn more slowly: a lower train.rate, a longer train.warmup, a smaller train.clip, or "
+        "train.precision=float32, in a new folder (train.start takes good weights along)"
+    )
+
+
+def _too_large(job: Job, standing: Standing) -> str:
+    """What became of a run that did not fit its device."""
+    settings = job.recipe.train
+    return (
+        f"the device's memory does not hold a batch of {standing.budget} tokens. {_last_good(job)} Give the same "
+        f"command with train.tokens={standing.budget // 2} train.accumulate={2 * settings.accumulate}, "
+        "which learns the same from smaller batches"
+    )
+
+
+def _last_good(job: Job) -> str:
+    """What is safe on disk."""
+    place, _ = newest(job.run)
+    return f"The last checkpoint, {place}, is whole." if place else "There is no checkpoint yet."

@@ -1,0 +1,56 @@
+"""Whether a run may go on with a recipe, and what a changed one means."""
+
+from pathlib import Path
+from typing import Any
+
+from regard.bundle import RECIPE
+from regard.recipe import Recipe, load
+
+FREE = {
+    "data.root",
+    "data.test",
+    "train.steps",
+    "train.minutes",
+    "train.tokens",
+    "train.accumulate",
+    "train.compile",
+    "train.sharding",
+    "train.average",
+    "train.every",
+    "train.keep",
+    "train.patience",
+    "train.translate",
+}
+"""Settings that may change from one part of a run to the next, besides all of `decode`: how long, how fast, where."""
+
+
+def check_recipe(recipe: Recipe, run: Path) -> None:
+    """Refuse to go on with a run by a recipe that would make it another one."""
+    if not (run / RECIPE).is_file():
+        return
+    before = load(run / RECIPE)
+    changed = [(key, old, new) for key, old, new in differences(before, recipe) if not _free(key)]
+    if changed:
+        said = "\n".join(f"  {key} was {old!r}, now {new!r}" for key, old, new in changed)
+        raise ValueError(
+            f"{run} was begun with another recipe:\n{said}\n"
+            "give the old settings to go on with it, or another folder with --run to begin anew"
+        )
+
+
+def differences(before: Recipe, after: Recipe) -> list[tuple[str, Any, Any]]:
+    """Settings that differ, with both values; a list of corpora counts as one."""
+    old, new = _flat(before.model_dump(), ""), _flat(after.model_dump(), "")
+    return [(key, old.get(key), new.get(key)) for key in sorted(old | new) if old.get(key) != new.get(key)]
+
+
+def _free(key: str) -> bool:
+    return any(key == each or key.startswith(f"{each}.") for each in FREE | {"decode", "name"})
+
+
+def _flat(table: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """A table of tables as one, keys joined by dots."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat

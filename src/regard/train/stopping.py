@@ -1,0 +1,59 @@
+"""How a run is kept to one training at a time, and how it is stopped without losing anything."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from regard.data.cache import locked
+
+_LOCK = ".lock"
+
+
+class Stop:
+    """Whether somebody has asked to stop at the next step."""
+
+    def __init__(self) -> None:
+        """Nobody has."""
+        self.asked = False
+
+    def ask(self, _number: int, _frame: FrameType | None) -> None:
+        """What a signal does; a second Ctrl-C does not wait."""
+        if self.asked and _number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+@contextmanager
+def stoppable() -> Iterator[Stop]:
+    """Take Ctrl-C and SIGTERM as a wish while the context lasts; only a main thread hears signals."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {each: signal.signal(each, stop.ask) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+@contextmanager
+def claimed(run: Path) -> Iterator[None]:
+    """Hold a run's folder; refuse where another process trains in it."""
+    run.mkdir(parents=True, exist_ok=True)
+    with locked(run / _LOCK, wait=False) as held:
+        if not held and _knows_locks(run):
+            raise ValueError(
+                f"another process trains in {run}; wait for it, or give this training its own folder with --run"
+            )
+        yield
+
+
+def _knows_locks(folder: Path) -> bool:
+    """Whether a lock that nobody else can hold is to be had on this file system."""
+    with locked(folder / f"{_LOCK}-{threading.get_native_id()}", wait=False) as held:
+        return held

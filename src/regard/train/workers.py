@@ -1,0 +1,88 @@
+"""The processes that learn together, as torchrun starts them; without it, one process alone.
+
+Everything that must be the same everywhere goes through here: sums, the first process's decisions, who writes.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from regard.bundle import find_device
+
+
+@dataclass(frozen=True)
+class Workers:
+    """This process among those that learn together."""
+
+    device: torch.device
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes and speaks."""
+        return self.rank == 0
+
+    def total(self, tensor: Tensor) -> Tensor:
+        """The sum of everybody's tensor, left in it; nobody waits for a device."""
+        if self.count > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def least(self, number: int) -> int:
+        """The smallest of everybody's numbers."""
+        if self.count == 1:
+            return number
+        tensor = torch.tensor(number)
+        dist.all_reduce(tensor, dist.ReduceOp.MIN)
+        return int(tensor)
+
+    def decided(self, number: float) -> float:
+        """The first process's number, everywhere."""
+        if self.count == 1:
+            return number
+        tensor = torch.tensor(number, dtype=torch.float64)
+        dist.broadcast(tensor, 0)
+        return float(tensor)
+
+    def same(self, word: str, what: str) -> None:
+        """Refuse to go on where somebody has another word."""
+        if self.count == 1:
+            return
+        words: list[str] = [""] * self.count
+        dist.all_gather_object(words, word)
+        if len(set(words)) > 1:
+            raise ValueError(f"{what} differs between processes: {sorted(set(words))}; give every node the same files")
+
+    def wait(self) -> None:
+        """Until everybody is here."""
+        if self.count > 1:
+            dist.barrier()
+
+
+def speaks() -> bool:
+    """Whether this is the process that writes and speaks, known before any other is met."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def joined(device: str = "auto") -> Iterator[Workers]:
+    """Join the others that torchrun has started, as its environment tells, and leave them at the end."""
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    if count == 1:
+        yield Workers(find_device(device))
+        return
+    place = find_device(device)
+    if place.type == "cuda":
+        place = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(place)
+    dist.init_process_group("cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo")
+    try:
+        yield Workers(place, dist.get_rank(), count)
+    finally:
+        dist.destroy_process_group()
