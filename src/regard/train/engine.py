@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from regard.data.example import Batch
+from regard.nn.block import Block
 from regard.train.loss import Learner
 from regard.train.workers import Workers
 
@@ -41,10 +42,11 @@ def spread(learner: Learner, workers: Workers, sharding: str) -> nn.Module:
         # The processes' models were built alike, from one seed.
         return DistributedDataParallel(learner, init_sync=False, gradient_as_bucket_view=True)
     mesh = init_device_mesh(workers.device.type, (workers.count,))
-    for stack in [each for each in learner.modules() if isinstance(each, nn.ModuleList)]:
-        for layer in stack:
-            fully_shard(layer, mesh=mesh)
-    # What embeddings and output share must stay in one group, the outermost.
+    for layer in [each for each in learner.modules() if isinstance(each, Block)]:
+        # A layer's norms are at work in the layer before it too, so they stay in the outermost group.
+        parts: list[nn.Module] = [layer.self, layer.feedforward]
+        fully_shard(parts if layer.cross is None else [*parts, layer.cross], mesh=mesh)
+    # So must what embeddings and output share.
     fully_shard(learner, mesh=mesh)
     return learner
 

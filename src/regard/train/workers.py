@@ -73,16 +73,18 @@ def speaks() -> bool:
 @contextmanager
 def joined(device: str = "auto") -> Iterator[Workers]:
     """Join the others that torchrun has started, as its environment tells, and leave them at the end."""
-    count = int(os.environ.get("WORLD_SIZE", "1"))
-    if count == 1:
+    if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Workers(find_device(device))
         return
     place = find_device(device)
     if place.type == "cuda":
         place = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(place)
-    dist.init_process_group("cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo")
+    ours = not dist.is_initialized()  # who has already brought the processes together will part them too
+    if ours:
+        dist.init_process_group("cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo")
     try:
-        yield Workers(place, dist.get_rank(), count)
+        yield Workers(place, dist.get_rank(), dist.get_world_size())
     finally:
-        dist.destroy_process_group()
+        if ours:
+            dist.destroy_process_group()
