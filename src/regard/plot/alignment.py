@@ -73,7 +73,9 @@ def label_words(axes: Axes, source: Sequence[str], target: Sequence[str], size: 
         labels=[plain(word) for word in source],
         fontsize=size,
         fontfamily=fonts,
-        rotation=90 if slanted else 0,
+        rotation=60 if slanted else 0,
+        rotation_mode="anchor",
+        ha="left" if slanted else "center",
         color=style.INK,
     )
     axes.set_yticks(

@@ -1,0 +1,148 @@
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+from tests.train.story import REFERENCES, SOURCES, progress, recipe, started, story
+
+from regard.bundle import save_scores
+from regard.recipe import dump
+from regard.score import Alignment, exact_match
+from regard.train.events import Sample
+from regard.train.journal import Journal
+from regard.train.report import AttentionMap, write_report
+
+EVIL = "<script>alert('x')</script> & \"co\""
+EMPTY = {"meta", "br"}
+
+
+class Page(HTMLParser):
+    """What a browser would find: tags with their attributes, and that each is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.words = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def attention() -> list[AttentionMap]:
+    gold = Alignment(frozenset({(1, 0), (2, 1), (3, 2)}), frozenset({(0, 0)}))
+    weights = np.array([[0.1, 0.8, 0.05, 0.05], [0.0, 0.1, 0.9, 0.0], [0.1, 0.1, 0.2, 0.6]])
+    return [AttentionMap(SOURCES[1].split(), REFERENCES[1].split(), weights, gold)]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "story"
+    with Journal(folder) as journal:
+        for event in story(folder):
+            journal.write(event)
+    (folder / "recipe.toml").write_text(dump(recipe()), encoding="utf-8")
+    measured = exact_match(["a", "b"], ["a", "c"])
+    save_scores(folder, {"weights": "best, step 100", "scores": {"test": [{**vars(measured)}]}})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(run: Path) -> Page:
+    html, _ = write_report(run, attention=attention())
+    return Page(html.read_text(encoding="utf-8"))
+
+
+def test_the_page_is_well_formed_and_needs_no_other_file(page: Page) -> None:
+    assert page.open == []
+    for tag, attributes in page.tags:
+        assert tag not in {"script", "link", "iframe", "object"}
+        for name in ("src", "href", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:"))
+
+
+def test_every_name_on_the_page_is_used_once_and_every_reference_has_one(run: Path, page: Page) -> None:
+    names = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(names) == len(set(names))
+    text = (run / "report.html").read_text(encoding="utf-8")
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', text)) <= set(names)
+
+
+def test_the_page_tells_scores_recipe_samples_and_facts(page: Page) -> None:
+    for part in (
+        "exact match", "nrefs:1|case:mixed|space:trimmed", "50.00", "best, step 100", "1,234,567",
+        "validation, step 100", *REFERENCES, *SOURCES, "pairs = 1000", "90.0 k target tokens", "6.66e+11",
+    ):  # fmt: skip
+        assert part in page.words, part
+
+
+def test_a_sentence_says_which_way_it_runs(run: Path, page: Page) -> None:
+    text = (run / "report.html").read_text(encoding="utf-8")
+    assert f'<span dir="rtl"><bdi>{REFERENCES[1]}</bdi></span>' in text
+    assert f'<span dir="ltr"><bdi>{SOURCES[1]}</bdi></span>' in text
+
+
+def test_every_picture_says_what_it_shows(page: Page) -> None:
+    pictures = [attributes for tag, attributes in page.tags if tag == "svg"]
+    assert len(pictures) == 2
+    assert all(each["role"] == "img" and each["aria-label"] for each in pictures)
+
+
+def test_the_way_to_a_translation_can_be_opened(run: Path) -> None:
+    text = (run / "report.html").read_text(encoding="utf-8")
+    way = text[text.index("how it came to this") :]
+    assert way.index("step 50") < way.index("أستطيع</bdi>") < way.index("step 100")
+
+
+def test_no_text_becomes_markup(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.write(started(tmp_path))
+        journal.write(progress(10))
+    weird = AttentionMap([EVIL], ["-->", "$x"], [[1.0], [0.5]])
+    html, _ = write_report(tmp_path, attention=[weird], samples=[Sample(EVIL, EVIL, f"{EVIL} <b>")], scores={EVIL: []})
+    text = html.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "<b>" not in text
+    assert Page(text).open == []
+    assert EVIL in Page(text).words
+
+
+def test_words_that_differ_are_marked(run: Path, tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.write(started(tmp_path))
+    html, _ = write_report(tmp_path, samples=[Sample("I saw a cat", "Ich sah eine Katze", "Ich sah ein Katze")])
+    assert "Ich sah <mark>ein</mark> Katze" in html.read_text(encoding="utf-8")
+
+
+def test_a_run_that_has_hardly_begun_has_a_report(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.write(started(tmp_path))
+    html, png = write_report(tmp_path)
+    assert "Training has not finished." in html.read_text(encoding="utf-8")
+    assert imread(png).ndim == 3
+
+
+def test_the_same_run_gives_the_same_report(run: Path, page: Page) -> None:
+    assert page.tags
+    first = [(run / name).read_bytes() for name in ("report.html", "report.png")]
+    assert first == [path.read_bytes() for path in write_report(run, attention=attention())]
+
+
+def test_a_folder_without_a_log_has_no_report(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"has no log\.jsonl"):
+        write_report(tmp_path)
