@@ -13,7 +13,7 @@ import gzip
 import os
 import secrets
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -26,15 +26,28 @@ _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
 
 
-def read_lines(path: Path, stream: BinaryIO | None = None, *, block: int = BLOCK) -> Iterator[list[str]]:
+def read_lines(
+    path: Path,
+    stream: BinaryIO | None = None,
+    *,
+    block: int = BLOCK,
+    broken: Callable[[str], None] | None = None,
+) -> Iterator[list[str]]:
     """The lines of a file without their ends, in lists that together span about `block` bytes each.
 
     Memory holds a block of the file, never the file. Where a `stream` is given, such as standard input, `path` only
-    names it.
+    names it. Where `broken` is given, it is told of bytes that are not UTF-8, and they become U+FFFD.
     """
     before = 0
     for data in _whole_lines(path, stream, block):
-        lines = _decode(path, data, before).split("\n")
+        try:
+            text = _decode(path, data, before)
+        except ValueError as error:
+            if broken is None:
+                raise
+            broken(str(error))
+            text = data.decode("utf-8", errors="replace")
+        lines = text.split("\n")
         lines.pop()
         if b"\r" in data:
             lines = [line.removesuffix("\r") for line in lines]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from tests.text.conftest import LOSSLESS, LOSSY, learned, text
 
 from regard.text import Settings, Token, Tokenizer, words
@@ -40,6 +41,31 @@ def check(tokens: list[Token], line: str) -> None:
             assert not spans
         elif inside.strip():
             assert spans[token.word][0] <= token.start < spans[token.word][1]
+
+
+@pytest.mark.parametrize("choice", [*LOSSLESS, *LOSSY])
+@given(line=text)
+def test_tokens_of_ids_stand_where_the_same_tokens_of_their_text_stand(choice: Choice, line: str) -> None:
+    tokenizer = learned(*choice)
+    said = tokenizer.decode(tokenizer.encode(line))
+    ids = tokenizer.encode(said)
+    found, told = tokenizer.tokens_of(ids), tokenizer.tokens(said)
+    check(found, tokenizer.decode(ids))
+    if tokenizer.decode(ids) == said and "▁" not in said:
+        assert [(token.id, token.word) for token in found] == [(token.id, token.word) for token in told]
+
+
+@given(st.lists(st.integers(0, 599)))
+def test_tokens_of_any_ids_lie_inside_their_text(ids: list[int]) -> None:
+    tokenizer = learned("bpe")
+    said = tokenizer.decode(ids)
+    tokens = tokenizer.tokens_of(ids)
+    assert [token.id for token in tokens] == ids
+    assert all(0 <= token.start <= token.end <= len(said) for token in tokens)
+    assert [token.start for token in tokens] == sorted(token.start for token in tokens)
+    assert {at for token in tokens for at in range(token.start, token.end)} >= {
+        at for at, each in enumerate(said) if not each.isspace()
+    }
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])

@@ -1,6 +1,7 @@
 """From tokens of a normalised line to characters and words of the original one."""
 
 from bisect import bisect_right
+from codecs import getincrementaldecoder
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -36,6 +37,26 @@ def segments(ids: Sequence[int], pieces: Sequence[str], text: str, bytewise: Con
         else:
             yield number, at, at + len(piece)
             at += len(piece)
+
+
+def placed(surfaces: Sequence[bytes], text: str, prefixed: bool) -> list[tuple[int, int, int | None]]:
+    """Start, end and word of each token in the text that their bytes make together.
+
+    `prefixed`: the bytes open with a space that the text does not have.
+    """
+    spans = words(text)
+    reader = getincrementaldecoder("utf-8")(errors="replace")
+    shift = int(prefixed and b"".join(surfaces).startswith(b" "))
+    found, at = [], -shift
+    for surface in surfaces:
+        part = reader.decode(surface)
+        # A byte that leaves a character unfinished stands for that whole character, and so do those that finish it.
+        open_end = bool(reader.getstate()[0])
+        start, end = at + len(part) - len(part.lstrip()), at + len(part) + open_end
+        at += len(part)
+        start = max(0, min(start, end - 1))
+        found.append((start, max(start, min(end, len(text))), word_of(spans, start)))
+    return found
 
 
 class Places:

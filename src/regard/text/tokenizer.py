@@ -19,7 +19,7 @@ from regard.text.lookup import Lookup
 from regard.text.prepare import Prepare
 from regard.text.sampling import DropoutSampler, Sampler, UnigramSampler
 from regard.text.settings import BYTE, SPACE, UNK, Settings
-from regard.text.spans import Places, Token, segments
+from regard.text.spans import Places, Token, placed, segments
 
 Batch = tuple[NDArray[np.int32], NDArray[np.int64]]
 """The ids of many lines end to end, and where each begins; the last offset is the end."""
@@ -151,6 +151,15 @@ class Tokenizer:
         surfaces = self._surfaces
         text = b"".join([surfaces[number] for number in numbers.tolist()]).decode(errors="replace")
         return text.removeprefix(" ") if self._prefixed else text
+
+    def tokens_of(self, ids: Sequence[int]) -> list[Token]:
+        """The tokens of ids, each with its characters and its word in the text that `decode(ids)` gives.
+
+        `tokens(decode(ids))` may cut that text otherwise than a model did.
+        """
+        text = self.decode(ids)
+        found = placed([self._surfaces[number] for number in ids], text, self._prefixed)
+        return [Token(self._pieces[number], number, *place) for number, place in zip(ids, found, strict=True)]
 
     def decode_batch(self, rows: Iterable[ArrayLike]) -> list[str]:
         """The text of many rows of ids."""

@@ -1,0 +1,233 @@
+"""Sentences to sentences: text to ids, a search, ids to text, with scores and word alignments."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import overload
+
+import torch
+
+from regard.bundle import Bundle, find_device, load_bundle
+from regard.models.seq2seq import Seq2Seq
+from regard.nn.embedding import Embedding
+from regard.recipe import Decode
+from regard.text import Tokenizers
+from regard.translator.alignment import Look, Weights
+from regard.translator.assembling import Ranked, assemble
+from regard.translator.engine import Engine, make_engine
+from regard.translator.forced import Forced, Pair, cross_taps, evaluating, force
+from regard.translator.jobs import Job, jobs
+from regard.translator.options import FARTHEST, Options, Request
+from regard.translator.searching import Found, batches, find, find_avoiding, find_patiently
+from regard.translator.translation import Translation, nothing
+
+log = logging.getLogger(__name__)
+
+WINDOW = 2048
+"""Lines looked at together: sorted by length, translated in batches, and given back in their order."""
+LETTERS = 1 << 21
+"""Characters after which a window ends, so that memory stays bounded whatever the lines are."""
+
+Line = str | Request
+Lines = list[str] | list[Request] | list[Line] | tuple[Line, ...]
+Watch = Callable[[int], None]
+"""Told how many more lines are done."""
+
+
+class Translator:
+    """A model with its vocabularies: lines in, translations out."""
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        tokenizers: Tokenizers,
+        decode: Decode | None = None,
+        *,
+        longest: int = 256,
+        look: Look | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        """Translate by a model as it is now, or by an `engine` made from it.
+
+        `longest` is how many source tokens the model has learned to read; `look` is where alignments are read from.
+        """
+        self.model, self.tokenizers = model, tokenizers
+        self.options = Options.from_recipe(decode or Decode())
+        self.look = look or Look.default(cross_taps(model))
+        self.engine: Engine = engine or model
+        reads, writes = (_limit(part.embedding) for part in (model.encoder, model.decoder))
+        self.longest, self.most = min(longest, reads), writes
+
+    @classmethod
+    def from_bundle(cls, bundle: Bundle, precision: str = "auto") -> "Translator":
+        """Translate by a trained model from disk, on the device it was loaded to."""
+        device = bundle.model.output.weight.device
+        return cls(
+            bundle.model,
+            bundle.tokenizers,
+            bundle.recipe.decode,
+            longest=bundle.recipe.data.longest,
+            look=Look.from_scores(bundle.scores, cross_taps(bundle.model)),
+            engine=make_engine(bundle.model, device, precision),
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.model.output.weight.device
+
+    @overload
+    def __call__(self, text: Line, **told: object) -> Translation: ...
+    @overload
+    def __call__(self, text: Lines, **told: object) -> list[Translation]: ...
+    @overload
+    def __call__(self, text: Iterator[Line], **told: object) -> Iterator[Translation]: ...
+    def __call__(
+        self, text: Line | Lines | Iterator[Line], **told: object
+    ) -> Translation | list[Translation] | Iterator[Translation]:
+        """Translate a line, a list of lines, or lines as they come, with options such as `beam=4`: see `Options`.
+
+        A line gives a `Translation`, a list gives a list, anything else that can be gone through gives a generator
+        that reads ahead no more than a window. A line that cannot be translated is an error; among others it gives an
+        empty translation that says its fault, and a warning.
+        """
+        options = self.options.told(**{"alignments": self.look is not None, **told})
+        if isinstance(text, str | Request):
+            (one,) = self.stream([text], options)
+            if one.fault:
+                raise ValueError(f"{one.source[:60]!r} could not be translated: {one.fault}")
+            return one
+        found = self.stream(text, options)
+        return list(found) if isinstance(text, list | tuple) else found
+
+    def translate(self, lines: Iterable[Line], **told: object) -> list[Translation]:
+        """Translate lines with options such as `beam=4`, without alignments unless told."""
+        return list(self.stream(lines, self.options.told(**told)))
+
+    def stream(
+        self, lines: Iterable[Line], options: Options | None = None, watch: Watch | None = None, first: int = 1
+    ) -> Iterator[Translation]:
+        """Translate lines as they come, in their order, window by window; `first` is the number of the first one."""
+        options = options or self.options
+        for requests in _windows(lines, WINDOW):
+            yield from self._window(requests, first, options, watch or (lambda lines: None))
+            first += len(requests)
+
+    def _window(self, requests: Sequence[Request], first: int, options: Options, watch: Watch) -> list[Translation]:
+        """Translate some lines, the first of which has the number `first`."""
+        plans = [self._plan(request, options) for request in requests]
+        every = [job for plan in plans if not isinstance(plan, Exception) for job in plan]
+        found: list[Ranked | Exception] = [()] * len(every)
+        watch(sum(isinstance(plan, Exception) or not plan for plan in plans))
+        rows = options.search(self.most).rows
+        for places in batches([len(job.ids) + 1 for job in every], rows, options.tokens or budget(self.device)):
+            for at, ranked in zip(places, self._search([every[at] for at in places], options), strict=True):
+                found[at] = ranked
+            watch(sum(every[at].last for at in places))
+        rest = iter(found)
+        return [
+            self._finish(first + number, request.line, plan, rest)
+            for number, (request, plan) in enumerate(zip(requests, plans, strict=True))
+        ]
+
+    def _plan(self, request: Request, options: Options) -> tuple[Job, ...] | Exception:
+        """What there is to do for a line, or why nothing can be."""
+        try:
+            return jobs(request, self.tokenizers, options, self.longest)
+        except Exception as error:
+            return error
+
+    def _search(self, batch: Sequence[Job], options: Options) -> list[Ranked | Exception]:
+        """What is found for each job of a batch, with where it looked if that is wanted."""
+        told = options.search(self.most)
+
+        def search(part: Sequence[Job]) -> list[Found]:
+            return find_patiently(part, lambda some: find(self.engine, some, told, self.device))
+
+        with evaluating(self.model):
+            found = find_avoiding(batch, self.tokenizers.target, search)
+        pairs = [
+            (job.ids, each.tokens)
+            for job, ranked in zip(batch, found, strict=True)
+            if not isinstance(ranked, Exception)
+            for each in ranked
+        ]
+        looked = iter(self._look_at(pairs) if options.alignments and pairs else [None] * len(pairs))
+        return [each if isinstance(each, Exception) else [(one, next(looked)) for one in each] for each in found]
+
+    def _look_at(self, pairs: Sequence[Pair]) -> Sequence[Weights | None]:
+        """Where each target token of some pairs looked."""
+        if self.look is None:
+            raise ValueError("this model's decoder does not look at its source by weights, so it cannot align words")
+        return [self.look.weights(forced) for forced in self.force(pairs, looks=True)]
+
+    def force(self, pairs: Sequence[Pair], looks: bool = False) -> list[Forced]:
+        """What the model makes of given pairs of ids, batch by batch, in their order."""
+        found: list[Forced | None] = [None] * len(pairs)
+        lengths = [max(len(source), len(target)) + 1 for source, target in pairs]
+        for places in batches(lengths, 1, budget(self.device)):
+            for at, forced in zip(places, force(self.model, [pairs[at] for at in places], looks), strict=True):
+                found[at] = forced
+        return [each for each in found if each is not None]
+
+    def _finish(
+        self, number: int, line: str, plan: tuple[Job, ...] | Exception, found: Iterator[Ranked | Exception]
+    ) -> Translation:
+        """The translation of a line from what was found for its jobs."""
+        if isinstance(plan, Exception):
+            return _failed(number, line, plan)
+        if len(plan) > 1:
+            log.warning(
+                "line %d has more than the %d tokens this model has learned to read; translated in %d parts",
+                number,
+                self.longest,
+                len(plan),
+            )
+        parts: list[tuple[Job, Ranked]] = []
+        fault: Exception | None = None
+        for job in plan:
+            ranked = next(found)
+            if isinstance(ranked, Exception):
+                fault = ranked
+            else:
+                parts.append((job, ranked))
+        if fault is not None:
+            return _failed(number, line, fault)
+        return assemble(line, parts, self.tokenizers) if parts else nothing(line)
+
+
+def load(path: str | Path, device: str = "auto", precision: str = "auto") -> Translator:
+    """A trained run, ready to translate; `auto` takes a GPU where there is one, and the precision that suits it."""
+    return Translator.from_bundle(load_bundle(path, find_device(device)), precision)
+
+
+def budget(device: torch.device) -> int:
+    """Padded source tokens, times beams, that suit a device."""
+    return 4096 if device.type == "cpu" else 65_536
+
+
+def _limit(embedding: Embedding) -> int:
+    """Tokens a side may have besides its begin or end symbol."""
+    limit = None if embedding.position is None else embedding.position.limit
+    return FARTHEST if limit is None else limit - 1
+
+
+def _windows(lines: Iterable[Line], most: int) -> Iterator[list[Request]]:
+    """The lines in lists of at most `most` lines, and not many more characters than a window may have."""
+    window: list[Request] = []
+    letters = 0
+    for line in lines:
+        window.append(line if isinstance(line, Request) else Request(line))
+        letters += len(window[-1].line)
+        if len(window) >= most or letters >= LETTERS:
+            yield window
+            window, letters = [], 0
+    if window:
+        yield window
+
+
+def _failed(number: int, line: str, error: Exception) -> Translation:
+    """No translation, said aloud."""
+    fault = str(error) or type(error).__name__
+    log.warning("line %d could not be translated: %s", number, fault)
+    return nothing(line, fault)
