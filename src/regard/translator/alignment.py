@@ -68,7 +68,7 @@ def links(weights: Weights, source: Words, target: Words) -> tuple[Link, ...]:
     """The word links of one pair, from the weights of its tokens, in order."""
     if not weights.size:
         return ()
-    words = _by_word(weights, source, target)
+    words = by_word(weights, source, target)
     if not words.size:
         return ()
     return tuple(sorted(_grow(words)))
@@ -108,14 +108,14 @@ def _agreement(made: Sequence[Weights], words: Sequence[tuple[Words, Words]]) ->
     """Mean over pairs of what both directions share of their links, times how sure the weights are."""
     total = 0.0
     for weights, (source, target) in zip(made, words, strict=True):
-        table = _by_word(weights, source, target)
+        table = by_word(weights, source, target)
         if table.size:
             forward, backward = _directions(table)
             total += len(forward & backward) / max(1, len(forward | backward)) * float(table.max(1).mean())
     return total / len(made)
 
 
-def _by_word(weights: Weights, source: Words, target: Words) -> Weights:
+def by_word(weights: Weights, source: Words, target: Words) -> Weights:
     """The weights (target words, source words): summed over the tokens looked at, the mean of those looking."""
     to_source, to_target = _members(source), _members(target)
     counts = np.maximum(to_target.sum(0), 1)[:, None]
