@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from regard.models.convolutional.outline import ConvS2S
 from regard.models.outline import Outline
+from regard.models.recurrent.outline import Bahdanau, Luong, Sutskever
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.ragged import Ragged
 from regard.nn.tap import recording, taps
@@ -16,7 +18,7 @@ ids = st.lists(st.integers(0, VOCABULARY - 1), max_size=7)
 pairs = st.lists(st.tuples(ids, ids), min_size=1, max_size=4)
 Pairs = list[tuple[list[int], list[int]]]
 
-KINDS = {
+TRANSFORMERS = {
     "paper": Outline(norm_first=False),
     "norm first": Outline(),
     "rotary, swiglu, rms": Outline(position="rotary", activation="swiglu", norm="rms"),
@@ -27,14 +29,38 @@ KINDS = {
 }
 
 
-def small(outline: Outline) -> Seq2Seq:
-    """A model of this kind that is quick to try, in double precision."""
-    torch.manual_seed(1)
+ANCESTORS: dict[str, Sutskever | Bahdanau | Luong | ConvS2S] = {
+    "sutskever": Sutskever(width=8, layers=2),
+    "sutskever, gru, forwards, tied": Sutskever(width=8, layers=1, cell="gru", backwards=False, tied="all"),
+    "bahdanau": Bahdanau(width=8, embedding=6, readout_width=5),
+    "bahdanau, lstm, linear, tied": Bahdanau(
+        width=8, embedding=6, cell="lstm", readout="linear", readout_width=None, tied="all"
+    ),
+    "luong": Luong(width=8, layers=2),
+    "luong, dot, not fed, forwards": Luong(width=8, layers=2, score="dot", feeding=False, backwards=False),
+    "luong, gru, additive": Luong(width=8, embedding=5, layers=1, cell="gru", score="additive"),
+    "luong, additive, not fed": Luong(width=8, layers=1, score="additive", feeding=False, tied="decoder"),
+    "luong, local": Luong(width=8, layers=1, reach=2),
+    "luong, local, not fed": Luong(width=8, layers=1, score="scaled", feeding=False, reach=1, tied="embeddings"),
+    "convs2s": ConvS2S(width=8, encoder_layers=2, decoder_layers=2, positions=40),
+    "convs2s, wide kernel": ConvS2S(10, 6, encoder_layers=1, decoder_layers=3, kernel=5, positions=40, tied="all"),
+}
+
+
+def small(outline: Outline) -> Outline:
+    """A Transformer of this kind that is quick to try."""
     told = {**vars(outline), "width": 12, "inner": 16, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
-    return Outline(**told).seq2seq(VOCABULARY, VOCABULARY).double().eval()
+    return Outline(**told)
 
 
-MODELS = {name: small(outline) for name, outline in KINDS.items()}
+def built(outline: Outline | Sutskever | Bahdanau | Luong | ConvS2S) -> Seq2Seq:
+    """A model in double precision."""
+    torch.manual_seed(1)
+    return outline.seq2seq(VOCABULARY, VOCABULARY).double().eval()
+
+
+MODELS = {name: built(small(outline)) for name, outline in TRANSFORMERS.items()}
+MODELS |= {name: built(outline) for name, outline in ANCESTORS.items()}
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 few = settings(max_examples=8)
 
@@ -98,7 +124,8 @@ def test_watched_is_unwatched_and_every_tap_is_passed(model: Seq2Seq, batch: Pai
     unwatched = model(source, target)
     with recording(model, "*") as seen:
         torch.testing.assert_close(model(source, target), unwatched)
-    silent = {name for name, passed in seen.items() if not passed}
+    silent = {name for name, passed in seen.items() if not passed and target.tokens}
+    assert all(len(passed) == 1 for passed in seen.values() if passed)
     assert {name.rpartition(".")[2] for name in silent} <= {"place"}  # positions that are no vector pass no tap
     assert seen.keys() == taps(model).keys()
 
@@ -108,14 +135,28 @@ def test_watched_is_unwatched_and_every_tap_is_passed(model: Seq2Seq, batch: Pai
 @few
 def test_weights_are_positive_sum_to_one_and_are_zero_under_the_mask(model: Seq2Seq, batch: Pairs) -> None:
     source, target = batched(batch)
-    with recording(model, "*.weights") as weights, recording(model, "*.mask") as masks:
+    with recording(model, "*") as seen:
         model(source, target)
-    for name, (weight,) in weights.items():
-        mask = masks[name.replace("weights", "mask")][0].expand_as(weight)
-        sums = weight.sum(-1)[mask.any(-1)]
+    for name in (name for name, passed in seen.items() if name.endswith(".weights") and passed):
+        # Local attention bends what sums to one by its Gaussian, so there the weights before that are looked at too.
+        aligned = seen.get(name.replace("weights", "aligned"), seen[name])[0]
+        weight, mask = seen[name][0], seen[name.replace("weights", "mask")][0].expand_as(aligned)
+        sums = aligned.sum(-1)[mask.any(-1)]
         assert bool((weight >= 0).all())
-        assert bool((weight[~mask] == 0).all())
+        assert bool((weight <= aligned).all())
+        assert bool((aligned[~mask] == 0).all())
         torch.testing.assert_close(sums, torch.ones_like(sums))
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if "sutskever" not in name])
+@given(pairs)
+@few
+def test_attention_to_the_source_is_a_table_of_targets_by_sources(name: str, batch: Pairs) -> None:
+    source, target = batched(batch)
+    with recording(MODELS[name], "decoder.*.cross.weights") as seen:
+        MODELS[name](source, target)
+    for (weights,) in (passed for passed in seen.values() if source.tokens and target.tokens):
+        assert (weights.shape[0], weights.shape[2:]) == (len(batch), (target.longest, source.longest))
 
 
 @every_model

@@ -6,6 +6,7 @@ from torch import nn
 
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Stack
+from regard.models.tying import tie
 from regard.nn.attention.multihead import CrossAttention, SelfAttention
 from regard.nn.attention.sight import Sight, alibi_slopes
 from regard.nn.block import Block
@@ -120,29 +121,6 @@ class Outline:
     def seq2seq(self, source_vocabulary: int, target_vocabulary: int) -> Seq2Seq:
         """An encoder-decoder for these vocabularies, embeddings tied as told."""
         source, target = self.embedding(source_vocabulary), self.embedding(target_vocabulary)
-        shared = None
-        match self.tied:
-            case "all":
-                shared = source.weight = _same(target, source)
-            case "decoder":
-                shared = target.weight
-            case "embeddings":
-                source.weight = _same(target, source)
-            case "outer":
-                shared = source.weight
-            case "none":
-                pass
-            case _:
-                raise ValueError(f"'{self.tied}' ties nothing; it may be all, decoder, embeddings, outer or none")
+        shared = tie(self.tied, source, target)
         output = Output(self.width, target_vocabulary, shared, self.output_bias)
         return Seq2Seq(self.encoder(source), self.decoder(target), output)
-
-
-def _same(target: Embedding, source: Embedding) -> nn.Parameter:
-    """The one matrix of two embeddings, which must have one vocabulary."""
-    if target.weight.shape != source.weight.shape:
-        raise ValueError(
-            f"source and target vocabularies of {source.weight.shape[0]} and {target.weight.shape[0]} cannot share one "
-            "embedding; use a joint vocabulary, or tie the decoder only"
-        )
-    return target.weight

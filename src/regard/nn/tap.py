@@ -4,7 +4,7 @@ A tensor worth seeing passes through a named `Tap`, an identity. `recording` col
 it; both are told which taps by a glob over the dotted names of the model's modules, such as `decoder.*.cross.weights`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -13,6 +13,19 @@ from torch import Tensor, nn
 from torch._dynamo.eval_frame import OptimizedModule
 
 Watcher = Callable[[Tensor], Tensor]
+
+
+class Recorder:
+    """Keeps what passes, and hands it on."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.passed: list[Tensor] = []
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Keep one more."""
+        self.passed.append(x)
+        return x
 
 
 class Tap(nn.Module):
@@ -27,6 +40,11 @@ class Tap(nn.Module):
     def watched(self) -> bool:
         """Whether anybody records or replaces what passes here."""
         return bool(self._watchers)
+
+    @property
+    def recorders(self) -> list["Recorder"]:
+        """Those who only keep what passes here."""
+        return [each for each in self._watchers if isinstance(each, Recorder)]
 
     def forward(self, x: Tensor) -> Tensor:
         """Hand the tensor on, through whoever watches, in the order they came."""
@@ -51,20 +69,25 @@ def recording(model: nn.Module, pattern: str) -> Iterator[dict[str, list[Tensor]
 
     The tensors are the ones the model computed with, gradients and all.
     """
-    seen: dict[str, list[Tensor]] = {}
-
-    def into(passed: list[Tensor]) -> Watcher:
-        def record(x: Tensor) -> Tensor:
-            passed.append(x)
-            return x
-
-        return record
-
     with ExitStack() as stack:
+        recorders = {name: Recorder() for name in matching(model, pattern)}
         for name, tap in matching(model, pattern).items():
-            seen[name] = []
-            stack.enter_context(tap.watching(into(seen[name])))
-        yield seen
+            stack.enter_context(tap.watching(recorders[name]))
+        yield {name: each.passed for name, each in recorders.items()}
+
+
+@contextmanager
+def joining(taps: Iterable[Tap], join: Callable[[list[Tensor]], Tensor]) -> Iterator[None]:
+    """Let what these taps record step by step until the context ends be the one tensor that `join` makes of it.
+
+    A recurrence passes its taps once a position; who records sees a table of positions, as of any other family.
+    """
+    recorders = [each for tap in taps for each in tap.recorders]
+    before = [len(each.passed) for each in recorders]
+    yield
+    for each, since in zip(recorders, before, strict=True):
+        if steps := each.passed[since:]:
+            each.passed[since:] = [join(steps)]
 
 
 @contextmanager

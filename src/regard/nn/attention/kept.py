@@ -1,10 +1,11 @@
 """Keys and values a search keeps, so that each step computes only what is new."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.nn.attention.sight import Sight
 from regard.nn.ragged import Layout
@@ -68,6 +69,31 @@ class Kept:
         if self.mask_BK is None or self.shade_BK is None:
             return Kept(k_BHKE, v_BHKE, None, None)
         return Kept(k_BHKE, v_BHKE, self.mask_BK.index_select(0, rows), self.shade_BK.index_select(0, rows))
+
+    @classmethod
+    def joined(cls, several: Sequence["Kept"]) -> "Kept":
+        """The rows of several memories, made equally long by places nobody may look at."""
+        keys = max(each.k_BHKE.shape[2] for each in several)
+
+        def longer(x: Tensor, dim: int, fill: float) -> Tensor:
+            behind = [0, 0] * (x.ndim - 1 - dim) + [0, keys - x.shape[dim]]
+            return nn.functional.pad(x, behind, value=fill)
+
+        masks = [each.mask_BK for each in several if each.mask_BK is not None]
+        shades = [each.shade_BK for each in several if each.shade_BK is not None]
+        assert len(masks) == len(shades) == len(several), "memories have an end"
+        return cls(
+            torch.cat([longer(each.k_BHKE, 2, 0.0) for each in several]),
+            torch.cat([longer(each.v_BHKE, 2, 0.0) for each in several]),
+            torch.cat([longer(each, 1, False) for each in masks]),
+            torch.cat([longer(each, 1, -torch.inf) for each in shades]),
+        )
+
+    def first(self, rows: int) -> "Kept":
+        """Only the first rows, as views."""
+        if self.mask_BK is None or self.shade_BK is None:
+            return Kept(self.k_BHKE[:rows], self.v_BHKE[:rows], None, None)
+        return Kept(self.k_BHKE[:rows], self.v_BHKE[:rows], self.mask_BK[:rows], self.shade_BK[:rows])
 
     def mask_for(self, q_BHQE: Float[Tensor, "B H Q E"]) -> Bool[Tensor, "B 1 Q K"]:
         """True where each query may look."""

@@ -3,6 +3,7 @@
 | kernel    | serves                                                                        |
 |-----------|-------------------------------------------------------------------------------|
 | watchable | any score, and whenever somebody watches scores, mask or weights              |
+| ragged    | CUDA with Triton: a program for each sentence and head                        |
 | flex      | CUDA, compiled: the packed stream                                             |
 | varlen    | CUDA, not compiled, half precision: flash attention with offsets              |
 | padded    | everything else: rows of like length side by side (CPU), or one rectangle     |
@@ -16,8 +17,12 @@ from torch.nn.attention.varlen import varlen_attn
 from regard.nn.attention.dense import Inside, dense, watchable
 from regard.nn.attention.flex import flex
 from regard.nn.attention.plan import Cells, Plan
+from regard.nn.cuda import HAVE_TRITON, serves
 
-SMALLEST_HEAD = 16  # of the compiled kernel
+if HAVE_TRITON:
+    from regard.nn.cuda import attention
+
+SMALLEST_HEAD, LARGEST_HEAD = 16, 256  # of the kernels that take no padding
 
 
 def attend(
@@ -34,7 +39,10 @@ def attend(
         return _watchable(q_NHE, k_NHE, v_NHE, plan, inside)
     if plan.cells is not None:
         return _by_cells(q_NHE, k_NHE, v_NHE, plan.cells, scale, dropout)
-    plain = dropout == 0.0 and min(q_NHE.shape[2], v_NHE.shape[2]) >= SMALLEST_HEAD
+    sizes = (q_NHE.shape[2], v_NHE.shape[2])
+    plain = dropout == 0.0 and min(sizes) >= SMALLEST_HEAD and max(sizes) <= LARGEST_HEAD
+    if plain and not plan.sight.slopes and _for_programs(q_NHE, v_NHE, plan):
+        return _ragged(q_NHE, k_NHE, v_NHE, plan, scale)
     if plan.blocks is not None and plain:
         return flex(q_NHE, k_NHE, v_NHE, plan.blocks, plan.sight, scale)
     half = q_NHE.dtype in (torch.bfloat16, torch.float16)
@@ -69,6 +77,26 @@ def _by_cells(q_NHE: Tensor, k_NHE: Tensor, v_NHE: Tensor, cells: Cells, scale: 
         out_BHQE = dense(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), mask, scale, dropout)
         mixed.append(out_BHQE.transpose(1, 2))
     return cells.queries.collect(mixed)
+
+
+def _for_programs(q_NHE: Tensor, v_NHE: Tensor, plan: Plan) -> bool:
+    """Whether a program for each sentence and head can do it: heads of a size that fills tiles, no long sequence."""
+    sizes = (q_NHE.shape[2], v_NHE.shape[2])
+    return (
+        serves(q_NHE)
+        and all(size in (16, 32, 64, 128) for size in sizes)
+        and max(plan.queries.longest, plan.keys.longest) <= attention.LONGEST
+        and q_NHE.stride(2) == v_NHE.stride(2) == 1
+    )
+
+
+def _ragged(q_NHE: Tensor, k_NHE: Tensor, v_NHE: Tensor, plan: Plan, scale: float) -> Tensor:
+    """Our own kernel, told the offsets."""
+    window = attention.NO_WINDOW if plan.sight.window is None else plan.sight.window
+    mixed_NHE, _ = attention.ragged_attention(
+        q_NHE, k_NHE, v_NHE, plan.queries.offsets, plan.keys.offsets, scale, plan.sight.causal, window
+    )
+    return mixed_NHE
 
 
 def _varlen(q_NHE: Tensor, k_NHE: Tensor, v_NHE: Tensor, plan: Plan, scale: float) -> Tensor:

@@ -23,7 +23,31 @@ class Score(Protocol):
         """Score every key for every query."""
 
 
-class Dot(nn.Module):
+@runtime_checkable
+class StepwiseScore(Score, Protocol):
+    """A score whose keys can be made ready before any query comes."""
+
+    def prepare(self, key: Float[Tensor, "... E2"]) -> Float[Tensor, "... E3"]:
+        """What can be made of keys before any query comes; a search does it once."""
+
+    def match(self, query: Float[Tensor, "... Q E"], prepared: Float[Tensor, "... K E3"]) -> Float[Tensor, "... Q K"]:
+        """Score every prepared key for every query."""
+
+
+class _Unprepared(nn.Module):
+    """A score that takes its keys as they are."""
+
+    def prepare(self, key: Float[Tensor, "... E2"]) -> Float[Tensor, "... E2"]:
+        """The keys themselves."""
+        return key
+
+    def match(self, query: Float[Tensor, "... Q E"], prepared: Float[Tensor, "... K E2"]) -> Float[Tensor, "... Q K"]:
+        """Score every key for every query."""
+        scores: Tensor = self(query, prepared)
+        return scores
+
+
+class Dot(_Unprepared):
     """score(q, k) = c · q·k, with c = 1 for the plain product (Luong et al. 2015, §3.1)."""
 
     def __init__(self, scale: float = 1.0) -> None:
@@ -36,7 +60,7 @@ class Dot(nn.Module):
         return query @ key.transpose(-1, -2) * self.scale
 
 
-class Bilinear(nn.Module):
+class Bilinear(_Unprepared):
     """score(q, k) = qᵀ W k (Luong et al. 2015, «general», eq. 8)."""
 
     scale: float | None = None
@@ -66,12 +90,21 @@ class Additive(nn.Module):
 
     def forward(self, query: Float[Tensor, "... Q E"], key: Float[Tensor, "... K E2"]) -> Float[Tensor, "... Q K"]:
         """Score every key for every query."""
-        hidden = self.from_query(query).unsqueeze(-2) + self.from_key(key).unsqueeze(-3)
+        return self.match(query, self.prepare(key))
+
+    def prepare(self, key: Float[Tensor, "... E2"]) -> Float[Tensor, "... E3"]:
+        """The keys' half of W₁."""
+        prepared: Tensor = self.from_key(key)
+        return prepared
+
+    def match(self, query: Float[Tensor, "... Q E"], prepared: Float[Tensor, "... K E3"]) -> Float[Tensor, "... Q K"]:
+        """Score every prepared key for every query."""
+        hidden = self.from_query(query).unsqueeze(-2) + prepared.unsqueeze(-3)
         scores: Tensor = self.outer(torch.tanh(hidden)).squeeze(-1)
         return scores
 
 
-def make_score(kind: str, size: int) -> Score:
+def make_score(kind: str, size: int) -> StepwiseScore:
     """The score of this name for queries and keys of one size."""
     match kind:
         case "dot":
