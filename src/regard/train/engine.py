@@ -17,9 +17,9 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from regard.data.example import Batch
 from regard.nn.block import Block
 from regard.train.loss import Learner
+from regard.train.stream import Load
 from regard.train.workers import Workers
 
 
@@ -54,20 +54,20 @@ def spread(learner: Learner, workers: Workers, sharding: str) -> nn.Module:
 def update(
     learner: nn.Module,
     optimisers: Sequence[Optimizer],
-    batches: Sequence[Batch],
+    loads: Sequence[Load],
     workers: Workers,
     precision: str,
     clip: float,
 ) -> Update:
     """Learn from the batches of one step."""
-    tokens = sum(batch.target_tokens for batch in batches)
+    tokens = sum(load.tokens for load in loads)
     everybody = workers.total(torch.tensor(float(tokens), dtype=torch.float64, device=workers.device))
     # Engines divide a gradient by the number of processes; the loss takes that back.
     share = (workers.count / everybody).to(torch.get_default_dtype())
     total = torch.zeros((), dtype=torch.float64, device=workers.device)
-    for number, batch in enumerate(batches, start=1):
-        with _exchanging(learner, number == len(batches)):
-            placed = batch.to(workers.device, non_blocking=True)
+    for number, load in enumerate(loads, start=1):
+        with _exchanging(learner, number == len(loads)):
+            placed = load.batch.to(workers.device, non_blocking=True)
             with autocast(workers.device, precision):
                 loss = learner(placed.source, placed.target, placed.labels_N)
             (loss * share).backward()

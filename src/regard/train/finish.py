@@ -10,8 +10,9 @@ from regard.bundle import WEIGHTS, load_weights, save_scores, save_weights
 from regard.models.seq2seq import Seq2Seq
 from regard.train.average import load_mean
 from regard.train.events import Finished
-from regard.train.job import Job
+from regard.train.job import Job, text_store
 from regard.train.standing import Standing
+from regard.train.translating import as_json, some_text
 from regard.train.validation import measure
 
 FOLDER = "weights"
@@ -32,13 +33,20 @@ def keep_weights(job: Job, model: Seq2Seq, standing: Standing) -> None:
 
 def finish(job: Job, standing: Standing, reason: Literal["steps", "patience", "stopped", "time"]) -> Finished:
     """Put the chosen weights where a model is loaded from, with what is known of them."""
+    stopped = reason == "stopped"
     with job.judged() as model:
-        chosen = _choose(job, model, standing, stopped=reason == "stopped")
-        scores = _facts(job, standing, reason, chosen)
+        chosen = _choose(job, model, standing, stopped)
+        facts = _facts(job, standing, reason, chosen)
         if job.workers.first:
+            # The weights first: whatever happens while they are scored, they are there.
             save_weights(model, job.run / WEIGHTS)
-            save_scores(job.run, scores)
-    return Finished(standing.step, reason, standing.seconds, standing.tokens, standing.best_step, scores, job.run)
+            save_scores(job.run, facts)
+        if not stopped:
+            facts |= _scores(job, model, standing)
+            if job.workers.first:
+                save_scores(job.run, facts)
+    job.workers.wait()
+    return Finished(standing.step, reason, standing.seconds, standing.tokens, standing.best_step, facts, job.run)
 
 
 def _choose(job: Job, model: Seq2Seq, standing: Standing, stopped: bool) -> str:
@@ -47,15 +55,46 @@ def _choose(job: Job, model: Seq2Seq, standing: Standing, stopped: bool) -> str:
     best = job.run / FOLDER / _BEST
     if len(files) > 1 and not stopped:
         load_mean(model, files)
-        if job.valid is None or standing.best is None:
-            return f"mean of the last {len(files)} checkpoints"
-        quality = measure(model, job.valid, standing.budget, job.workers, job.recipe.train.precision)
-        if -quality.loss >= standing.best:
+        if standing.best is None or _score(job, model, standing) >= standing.best:
             return f"mean of the last {len(files)} checkpoints"
     if standing.best_step is not None and best.is_file():
         load_weights(model, best)
         return f"best on data.valid, step {standing.best_step}"
     return f"last, step {standing.step}"
+
+
+def _score(job: Job, model: Seq2Seq, standing: Standing) -> float:
+    """What validation says of weights, as it said of those before; higher is better."""
+    corpus = job.recipe.data.valid
+    assert job.valid is not None
+    assert corpus is not None
+    if job.recipe.train.choose == "loss":
+        return -measure(model, job.valid, standing.budget, job.workers, job.recipe.train.precision).loss
+    source, target = some_text(job.valid, corpus, standing.translated)
+    return job.judge.scores(job.judge.translate(model, source, beam=1), target)[0].value
+
+
+def _scores(job: Job, model: Seq2Seq, standing: Standing) -> dict[str, Any]:
+    """How good the chosen weights are, searched as the recipe says, on the texts it names."""
+    found: dict[str, Any] = {}
+    data, settings = job.recipe.data, job.recipe.train
+    for name, corpus in (("valid", data.valid), ("test", data.test)):
+        store = text_store(job.recipe, corpus, job.prepared)
+        if store is None or corpus is None:
+            continue
+        quality = measure(model, store, standing.budget, job.workers, settings.precision)
+        source, target = some_text(store, corpus, len(store))
+        begin = time.perf_counter()
+        translated = job.judge.translate(model, source, job.recipe.decode.beam)
+        found[name] = {
+            "sentences": len(store),
+            "loss": quality.loss,
+            "perplexity": quality.perplexity,
+            "accuracy": quality.accuracy,
+            "scores": as_json(job.judge.all_scores(translated, target)),
+            "seconds": round(time.perf_counter() - begin, 1),
+        }
+    return found
 
 
 def _facts(job: Job, standing: Standing, reason: str, chosen: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from regard.train.average import MovingAverage
 from regard.train.engine import spread, whole
 from regard.train.loss import Learner
 from regard.train.optimiser import build_optimisers, state_tensors
+from regard.train.translating import Judge
 from regard.train.workers import Workers
 
 
@@ -40,6 +41,7 @@ class Job:
     learner: nn.Module
     """The model with its loss, as the processes share it."""
     optimisers: tuple[Optimizer, ...]
+    judge: Judge
     average: MovingAverage | None
     spare: Seq2Seq | None
     """A second model for weights that are not the learner's own: averaged ones, or those put together from parts."""
@@ -101,6 +103,7 @@ def assemble(recipe: Recipe, run: Path, workers: Workers, prepared: Prepared, be
         model,
         learner,
         build_optimisers(model, settings),
+        Judge(recipe, prepared.tokenizers, workers),
         average,
         spare,
     )

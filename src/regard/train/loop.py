@@ -11,7 +11,9 @@ import torch
 from regard.data.prepare import Watch, gather, lay_out
 from regard.models.cost import parameters
 from regard.recipe import Recipe
+from regard.train.budget import find_budget
 from regard.train.checkpoint import newest
+from regard.train.compiling import compile_in_place, decide
 from regard.train.cost import flops_per_token, limit
 from regard.train.engine import update
 from regard.train.events import Event, Noticed, Saved, Started
@@ -24,6 +26,7 @@ from regard.train.resume import check_recipe
 from regard.train.schedule import rate
 from regard.train.standing import Standing
 from regard.train.stopping import Stop, claimed, stoppable
+from regard.train.stream import Shape, stream
 from regard.train.validation import validate
 from regard.train.workers import Workers, joined
 
@@ -45,10 +48,18 @@ def train(recipe: Recipe, run: Path, device: str = "auto", watch: Watch | None =
         job = assemble(recipe, run, workers, prepared)
         standing, notices = restore(job)
         yield from map(Noticed, notices)
+        if not standing.budget:
+            standing.budget = find_budget(job)
+            yield Noticed(f"train.tokens: batches of {standing.budget} tokens fit")
         started = _started(job, standing)
         yield started
+        compiled, why = decide(job, standing, started)
+        if compiled:
+            compile_in_place(job.learner)
+        if why:
+            yield Noticed(why)
         try:
-            reason = yield from _learn(job, standing, started, stop)
+            reason = yield from _learn(job, standing, started, compiled, stop)
         except FloatingPointError as error:
             raise ValueError(_not_a_number(job, standing, str(error))) from error
         except torch.OutOfMemoryError as error:
@@ -56,18 +67,22 @@ def train(recipe: Recipe, run: Path, device: str = "auto", watch: Watch | None =
         yield finish(job, standing, reason)
 
 
-def _learn(job: Job, standing: Standing, started: Started, stop: Stop) -> Generator[Event, None, Reason]:
+def _learn(
+    job: Job, standing: Standing, started: Started, compiled: bool, stop: Stop
+) -> Generator[Event, None, Reason]:
     """Update after update until something ends it, with a reading now and then and a validation at each turn."""
     settings = job.recipe.train
     meter = Meter(standing, job.workers, started.flops_per_token, started.limit, settings.steps)
     reason = _over(job, standing)
     saved = standing.step
-    with job.feed(standing.budget).epochs(standing.position, pin=job.workers.device.type == "cuda") as steps:
+    feed = job.feed(standing.budget)
+    shape = Shape.of(feed) if compiled else None
+    with stream(feed, standing.position, shape, pin=job.workers.device.type == "cuda") as steps:
         while reason is None:
-            after, batches = next(steps)
+            after, loads = next(steps)
             now = rate(settings, standing.step + 1, standing.shrunk)
             set_rate(job.optimisers, now)
-            meter.add(update(job.learner, job.optimisers, batches, job.workers, settings.precision, settings.clip))
+            meter.add(update(job.learner, job.optimisers, loads, job.workers, settings.precision, settings.clip))
             standing.step, standing.position = standing.step + 1, after
             if job.average is not None:
                 job.average.follow(standing.step)
@@ -91,7 +106,7 @@ def _turn(job: Job, standing: Standing, meter: Meter, judge: bool = True) -> Ite
     if judge:
         with job.judged() as model:
             if job.valid is not None:
-                yield validate(job, model, standing)
+                yield validate(job, model, standing, meter.seconds())
             keep_weights(job, model, standing)
     standing.seconds = meter.seconds()
     yield Saved(standing.step, save(job, standing))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from regard.models.seq2seq import Seq2Seq
-from regard.nn.cross_entropy import IGNORED, smoothed_cross_entropy
+from regard.nn.cross_entropy import IGNORED, fused_cross_entropy, smoothed_cross_entropy
 from regard.nn.embedding import Output
 from regard.nn.ragged import Ragged
 
@@ -40,7 +40,8 @@ class Learner(nn.Module):
     def forward(self, source: Ragged, target: Ragged, labels_N: Int[Tensor, " N"]) -> Float[Tensor, ""]:
         """The loss of a batch, summed over its tokens."""
         if not self.rdrop:
-            return smoothed_cross_entropy(self.model(source, target), labels_N, self.smoothing)
+            states_ND, output = self.model.states(source, target), self.model.output
+            return fused_cross_entropy(states_ND, output.weight, output.bias, labels_N, self.smoothing)
         one_ND, other_ND = (self.model.states(source, target) for _ in range(2))
         return agreeing_loss(self.model.output, one_ND, other_ND, labels_N, self.smoothing, self.rdrop)
 

@@ -51,6 +51,7 @@ def _choose(job: Job) -> tuple[Path | None, list[str]]:
 def _positioned(job: Job, standing: Standing, notices: list[str]) -> Standing:
     """The standing by today's batches: their size, and how many make a step."""
     settings = job.recipe.train
+    # Where it is to be found by trying and has not been, it is 0 for now.
     budget = standing.budget if settings.tokens == "auto" else settings.tokens
     parts = job.workers.count * settings.accumulate
     position = standing.position

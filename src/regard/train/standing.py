@@ -31,6 +31,10 @@ class Standing:
     """Validations since the best."""
     translated: int = 0
     """Sentences the last validation translated."""
+    translating: float = 0.0
+    """Seconds that took."""
+    validated: float = 0.0
+    """The run's time when the last validation was over."""
 
     def judged(self, score: float, shrink: float) -> bool:
         """Take note of a validation, by a score where higher is better; whether it is the best."""

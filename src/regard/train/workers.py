@@ -59,6 +59,17 @@ class Workers:
         if len(set(words)) > 1:
             raise ValueError(f"{what} differs between processes: {sorted(set(words))}; give every node the same files")
 
+    def dealt(self, mine: list[str]) -> list[str]:
+        """Everybody's words in one list, where each process had every n-th of them."""
+        if self.count == 1:
+            return mine
+        parts: list[list[str]] = [[] for _ in range(self.count)]
+        dist.all_gather_object(parts, mine)
+        everything = [""] * sum(map(len, parts))
+        for rank, part in enumerate(parts):
+            everything[rank :: self.count] = part
+        return everything
+
     def wait(self) -> None:
         """Until everybody is here."""
         if self.count > 1:
