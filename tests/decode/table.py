@@ -12,6 +12,8 @@ from torch import Tensor
 from regard.decode import Options, Wish
 
 BEGIN, END = 0, 1
+LOOK = -7
+"""Behind a history, what makes its numbers those of where it looks."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Table:
         weights = torch.zeros(len(state.histories), max(self.sources, default=0), dtype=torch.float64)
         for row, history in enumerate(state.histories):
             size = self.sources[history[1]]
-            weights[row, :size] = torch.tensor(numbers((*history, -7), size, 2.0), dtype=torch.float64).softmax(0)
+            weights[row, :size] = torch.tensor(numbers((*history, LOOK), size, 2.0), dtype=torch.float64).softmax(0)
         return weights
 
 
@@ -67,7 +69,8 @@ def forced(table: Table, sentence: int, tokens: Sequence[int]) -> list[float]:
     history: tuple[int, ...] = (table.seed, sentence, BEGIN)
     said = []
     for token in (*tokens, END):
-        said.append(float(table.logprobs(history)[token]))
+        each = numbers(history, table.vocabulary, table.sharpness)
+        said.append(each[token] - math.log(sum(map(math.exp, each))))
         history = (*history, token)
     return said
 
@@ -79,6 +82,38 @@ def sequences(vocabulary: int, most: int) -> Iterator[tuple[int, ...]]:
         yield from itertools.product(tokens, repeat=length)
 
 
+def stands_in(phrase: Sequence[int], tokens: Sequence[int], behind: int = 0) -> bool:
+    """Whether a phrase stands in a sequence so that its last token is not among the first ones."""
+    ends = range(max(len(phrase), behind + 1), len(tokens) + 1)
+    return any(tuple(tokens[end - len(phrase) : end]) == tuple(phrase) for end in ends)
+
+
+def allowed(tokens: Sequence[int], wish: Wish, options: Options) -> bool:
+    """Whether a sequence is one that may be found, read off it as a person would."""
+    start = len(wish.prefix)
+    least, most = options.limits.of(wish)
+    repeats = any(
+        tuple(tokens[first : first + options.no_repeat]) == tuple(tokens[end - options.no_repeat : end])
+        for end in range(max(start + 1, options.no_repeat), len(tokens) + 1)
+        for first in range(end - options.no_repeat)
+    )
+    return (
+        least <= len(tokens) <= most
+        and tuple(tokens[:start]) == wish.prefix
+        and not set(tokens[start:]) & set(options.banned)
+        and not (options.no_repeat and repeats)
+        and not any(stands_in(phrase, tokens, start) for phrase in wish.avoid)
+        and all(stands_in(phrase, tokens) for phrase in wish.phrases)
+    )
+
+
+def enumerated(table: Table, sentence: int, wish: Wish, options: Options) -> list[tuple[tuple[int, ...], float]]:
+    """Every sequence that may be found, with its score, the best first."""
+    most = options.limits.of(wish)[1]
+    every = [each for each in sequences(table.vocabulary, most) if allowed(each, wish, options)]
+    return sorted(((each, scored(table, sentence, each, wish, options)) for each in every), key=lambda pair: -pair[1])
+
+
 def scored(table: Table, sentence: int, tokens: Sequence[int], wish: Wish, options: Options) -> float:
     """The score of one sequence, from the formulas of the paper and plain floats."""
     length = len(tokens) + 1
@@ -88,7 +123,7 @@ def scored(table: Table, sentence: int, tokens: Sequence[int], wish: Wish, optio
         received = [0.0] * wish.source
         for place in range(length):
             history = (table.seed, sentence, BEGIN, *tokens[:place])
-            for at, weight in enumerate(torch.tensor(numbers((*history, -7), wish.source, 2.0)).double().softmax(0)):
-                received[at] += float(weight)
+            raised = [math.exp(each) for each in numbers((*history, LOOK), wish.source, 2.0)]
+            received = [one + each / sum(raised) for one, each in zip(received, raised, strict=True)]
         score += options.coverage_penalty * sum(math.log(min(each, 1.0)) for each in received)
     return score

@@ -1,17 +1,53 @@
 """Beam search against the plainest search there is, and the laws it keeps."""
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
-from hypothesis import given
+import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.decode.table import BEGIN, END, Table, forced, scored, sequences
+from tests.decode.table import BEGIN, END, Table, TableState, enumerated, forced, scored
 
 from regard.decode import Hypothesis, Limits, Options, Wish, search
 
 seeds = st.integers(0, 10_000)
 penalties = st.sampled_from([0.0, 0.6, 1.0, -0.5])
+NORMALISATIONS: list[Literal["gnmt", "average"]] = ["gnmt", "average"]
+STOPPINGS: list[Literal["exact", "full"]] = ["exact", "full"]
+normalisations, stoppings = st.sampled_from(NORMALISATIONS), st.sampled_from(STOPPINGS)
 PLAIN = Options(begin=BEGIN, end=END, beam=3, limits=Limits(most=6))
+VOCABULARY, MOST, WHOLE_TREE = 4, 4, 121  # 1 + 3 + 9 + 27 + 81 sequences
+
+tokens = st.sampled_from([0, 2, 3])
+phrases = st.lists(tokens, min_size=1, max_size=3).map(tuple)
+
+
+@st.composite
+def everything_at_once(draw: st.DrawFn) -> tuple[Options, list[Wish]]:
+    """Options and wishes with any penalty, limit and rule switched on."""
+    options = Options(
+        begin=BEGIN,
+        end=END,
+        beam=WHOLE_TREE,
+        nbest=WHOLE_TREE,
+        length_penalty=draw(penalties),
+        normalise=draw(normalisations),
+        coverage_penalty=draw(st.sampled_from([0.0, 0.3])),
+        limits=Limits(
+            draw(st.integers(0, 2)), MOST, draw(st.sampled_from([0.0, 0.4])), draw(st.sampled_from([None, 0.9])), 1
+        ),
+        banned=draw(st.sampled_from([(), (3,)])),
+        no_repeat=draw(st.integers(0, 3)),
+    )
+    wish = st.builds(
+        Wish,
+        source=st.integers(1, 4),
+        prefix=st.lists(tokens, max_size=2).map(tuple),
+        phrases=st.lists(phrases, max_size=2).map(tuple).filter(lambda each: sum(map(len, each)) <= 2),
+        avoid=st.lists(phrases, max_size=2).map(tuple),
+    )
+    return options, draw(st.lists(wish, min_size=1, max_size=3))
 
 
 def run(table: Table, options: Options, wishes: list[Wish], first: int = 0) -> list[list[Hypothesis]]:
@@ -20,21 +56,37 @@ def run(table: Table, options: Options, wishes: list[Wish], first: int = 0) -> l
     return search(table, table.start(sentences, options.rows), wishes, options)
 
 
-@given(seeds, penalties, st.sampled_from(["gnmt", "average"]), st.integers(0, 2))
+@given(seeds, everything_at_once())
+@settings(max_examples=40)
 def test_a_beam_as_wide_as_the_tree_finds_what_looking_at_every_sequence_finds(
-    seed: int, penalty: float, normalise: str, least: int
+    seed: int, asked: tuple[Options, list[Wish]]
 ) -> None:
-    table, limits = Table(4, seed), Limits(least=least, most=3)
-    options = replace(PLAIN, beam=40, nbest=40, length_penalty=penalty, limits=limits)
-    options = replace(options, normalise="gnmt" if normalise == "gnmt" else "average")
-    wishes = [Wish(), Wish()]
-    for sentence, found in enumerate(run(table, options, wishes)):
-        every = [each for each in sequences(4, 3) if len(each) >= least]
-        ranked = sorted(every, key=lambda each: -scored(table, sentence, each, Wish(), options))
-        assert [each.tokens for each in found] == ranked
-        assert [each.score for each in found] == pytest.approx(
-            [scored(table, sentence, each, Wish(), options) for each in ranked], rel=1e-12
-        )
+    options, wishes = asked
+    table = Table(VOCABULARY, seed, sources=[wish.source for wish in wishes])
+    for sentence, (found, wish) in enumerate(zip(run(table, options, wishes), wishes, strict=True)):
+        expected = enumerated(table, sentence, wish, options)
+        assert [each.tokens for each in found] == [each for each, _ in expected]
+        assert [each.score for each in found] == pytest.approx([score for _, score in expected], rel=1e-9)
+
+
+@given(seeds, st.integers(2, 6), penalties, normalisations, st.integers(1, 3))
+@settings(max_examples=30)
+def test_stopping_early_loses_nothing_that_going_on_would_have_found(
+    seed: int, beam: int, penalty: float, normalise: Literal["gnmt", "average"], nbest: int
+) -> None:
+    table = Table(6, seed, sharpness=3.0)
+    options = replace(PLAIN, beam=beam, nbest=min(beam, nbest), length_penalty=penalty, normalise=normalise)
+    early = run(table, options, [Wish()] * 2)
+    steps, table.steps = table.steps, 0
+    to_the_end = run(table, replace(options, nbest=beam), [Wish()] * 2)
+    assert early == [found[: options.nbest] for found in to_the_end]
+    assert steps <= table.steps
+
+
+def test_a_search_stops_as_soon_as_nothing_can_still_win() -> None:
+    table, options = Table(6, 3, sharpness=4.0), replace(PLAIN, beam=4, length_penalty=0.0, limits=Limits(most=40))
+    run(table, options, [Wish()])
+    assert table.steps < 10
 
 
 @given(seeds, st.integers(1, 6))
@@ -47,15 +99,86 @@ def test_a_score_is_the_log_probability_of_its_tokens(seed: int, beam: int) -> N
             assert each.score == each.logprob == pytest.approx(sum(expected), rel=1e-12)
 
 
-@given(seeds, st.integers(1, 5), penalties, st.sampled_from(["exact", "full"]), st.integers(1, 12))
+@given(seeds, st.integers(1, 5), penalties, stoppings, st.integers(1, 12))
 def test_a_batch_finds_what_each_sentence_finds_alone_bit_for_bit(
-    seed: int, beam: int, penalty: float, stopping: str, sentences: int
+    seed: int, beam: int, penalty: float, stopping: Literal["exact", "full"], sentences: int
 ) -> None:
-    table = Table(5, seed)
-    options = replace(PLAIN, beam=beam, nbest=beam, length_penalty=penalty)
-    options = replace(
-        options, stopping="exact" if stopping == "exact" else "full", limits=Limits(most_per_source=1.5, spare=1)
-    )
+    table, limits = Table(5, seed), Limits(most_per_source=1.5, spare=1)
+    options = replace(PLAIN, beam=beam, nbest=beam, length_penalty=penalty, stopping=stopping, limits=limits)
     wishes = [Wish(source=1 + (seed + i) % 5) for i in range(sentences)]
     together = run(table, options, wishes)
     assert together == [run(table, options, [wish], first)[0] for first, wish in enumerate(wishes)]
+
+
+@given(seeds, everything_at_once(), st.integers(1, 4))
+@settings(max_examples=40)
+def test_company_changes_nothing_whatever_was_asked_for(
+    seed: int, asked: tuple[Options, list[Wish]], beam: int
+) -> None:
+    options, wishes = replace(asked[0], beam=beam, nbest=beam), asked[1]
+    table = Table(VOCABULARY, seed, sources=[wish.source for wish in wishes])
+    together = run(table, options, wishes)
+    assert together == [run(table, options, [wish], first)[0] for first, wish in enumerate(wishes)]
+
+
+@given(seeds, st.integers(1, 8), stoppings)
+def test_a_beam_of_one_is_greedy(seed: int, most: int, stopping: Literal["exact", "full"]) -> None:
+    table, limits = Table(5, seed), Limits(most=most)
+    options = replace(PLAIN, beam=1, stopping=stopping, limits=limits)
+    greedy = []
+    for sentence in range(3):
+        history: tuple[int, ...] = (seed, sentence, BEGIN)
+        while len(history) - 3 < most and (token := int(table.logprobs(history).argmax())) != END:
+            history = (*history, token)
+        greedy.append(history[3:])
+    assert [found[0].tokens for found in run(table, options, [Wish()] * 3)] == greedy
+    # The same with the machinery of beams: a loss for other groups' choices, where there are no other groups.
+    beams = run(table, replace(options, diversity=1.0), [Wish()] * 3)
+    assert [found[0].tokens for found in beams] == greedy
+
+
+@given(seeds, st.integers(2, 5))
+def test_with_full_stopping_a_sentence_is_done_when_as_many_ended_as_the_beam_is_wide(seed: int, beam: int) -> None:
+    table = Table(4, seed, sharpness=0.5)
+    options = replace(PLAIN, beam=beam, nbest=beam, stopping="full", limits=Limits(most=30))
+    (found,) = run(table, options, [Wish()])
+    assert len(found) == beam
+    exact = replace(options, stopping="exact")
+    assert found[0].score <= run(table, exact, [Wish()])[0][0].score
+
+
+def test_a_sequence_that_may_not_grow_ends_where_it_is_and_says_so() -> None:
+    table, options = Table(5, 1), replace(PLAIN, limits=Limits(most=2, least=2))
+    (found,) = run(table, options, [Wish()])
+    assert found[0].cut
+    assert len(found[0].tokens) == 2
+    assert found[0].token_logprobs[-1] == pytest.approx(forced(table, 0, found[0].tokens)[-1])
+
+
+def test_wishes_that_nothing_satisfies_find_nothing_and_leave_others_alone() -> None:
+    table, options = Table(5, 1), replace(PLAIN, banned=(2,))
+    found = run(table, options, [Wish(), Wish(phrases=((2,),)), Wish()])
+    assert [len(each) for each in found] == [1, 0, 1]
+    assert found[0] == run(table, options, [Wish()])[0]
+
+
+def test_no_sentences_find_no_hypotheses() -> None:
+    assert search(Table(), TableState(()), [], PLAIN) == []
+
+
+def test_numbers_that_are_none_are_refused() -> None:
+    class Broken(Table):
+        def logprobs(self, history: tuple[int, ...]) -> torch.Tensor:
+            return torch.full((self.vocabulary,), torch.nan, dtype=torch.float64)
+
+    with pytest.raises(ValueError, match="not numbers; look at the model's weights"):
+        run(Broken(), PLAIN, [Wish()])
+    with pytest.raises(ValueError, match="not numbers"):
+        run(Broken(), replace(PLAIN, beam=1), [Wish()])
+
+
+def test_a_score_of_the_oracle_is_the_papers() -> None:
+    """Wu et al. 2016, eq. 14, worked by hand for three tokens and the end."""
+    table, tokens = Table(5, 2), (2, 3, 4)
+    score = scored(table, 0, tokens, Wish(), replace(PLAIN, length_penalty=0.5))
+    assert score == pytest.approx(sum(forced(table, 0, tokens)) / (9 / 6) ** 0.5)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.decode.live import Live
-from regard.decode.topk import top
+from regard.decode.topk import greatest, top
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +25,18 @@ class Candidates:
 
     def first(self, count: int) -> "Candidates":
         """The first ones."""
-        return Candidates(*(each[:, :count] for each in self._parts()))
+        return Candidates(*(each[:, :count] for each in self.parts()))
 
     def at(self, order_BK: Int[Tensor, "B K"]) -> "Candidates":
         """These, in this order."""
-        return Candidates(*(each.gather(1, order_BK) for each in self._parts()))
+        return Candidates(*(each.gather(1, order_BK) for each in self.parts()))
 
-    def _parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def and_also(self, more: "Candidates") -> "Candidates":
+        """These, and others behind them."""
+        return Candidates(*(torch.cat(pair, 1) for pair in zip(self.parts(), more.parts(), strict=True)))
+
+    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Parents, tokens, log-probabilities and totals."""
         return self.parent_BK, self.token_BK, self.logprob_BK, self.total_BK
 
 
@@ -53,7 +58,7 @@ class Greedy:
 
     def __call__(self, logprobs_RV: Float[Tensor, "R V"], live: Live) -> Candidates:
         """One candidate a row."""
-        logprob_R, token_R = logprobs_RV.max(-1)
+        logprob_R, token_R = greatest(logprobs_RV)
         return alone(token_R.view_as(live.total_BW), logprob_R.view_as(live.total_BW), live)
 
 
@@ -70,6 +75,46 @@ class Best:
         return best(logprobs_RV, live.total_BW, 2 * live.total_BW.shape[1])
 
 
+class Diverse:
+    """Groups of beams, each the best it can be while it loses for tokens earlier groups chose at the same step.
+
+    Diverse beam search with Hamming diversity (Vijayakumar et al. 2018, §4). The loss only orders the candidates: what
+    they are worth stays what the stepper said.
+    """
+
+    independent = False
+
+    def __init__(self, groups: int, diversity: float, end: int) -> None:
+        """So many groups in a line for each sentence."""
+        self.groups, self.diversity, self.end = groups, diversity, end
+
+    def __call__(self, logprobs_RV: Float[Tensor, "R V"], live: Live) -> Candidates:
+        """The 2 W best of each group, one group after the other."""
+        beams, rows = live.total_BW.shape
+        size = logprobs_RV.shape[1]
+        groups_V = logprobs_RV.view(beams // self.groups, self.groups, rows, size).unbind(1)
+        totals = live.total_BW.view(-1, self.groups, rows).unbind(1)
+        chosen_BV = logprobs_RV.new_zeros(beams // self.groups, size)
+        found = []
+        for logprobs_BWV, total_BW in zip(groups_V, totals, strict=True):
+            lowered_BWV = logprobs_BWV - self.diversity * chosen_BV[:, None]
+            ranked = best(lowered_BWV.flatten(0, 1), total_BW, 2 * rows)
+            at_BK = ranked.parent_BK * size + ranked.token_BK
+            logprob_BK = logprobs_BWV.flatten(1).gather(1, at_BK).double()
+            total_BK = total_BW.gather(1, ranked.parent_BK) + logprob_BK
+            found.append(Candidates(ranked.parent_BK, ranked.token_BK, logprob_BK, total_BK))
+            going_BW = found[-1].at(going_on(ranked.token_BK == self.end, rows)).token_BK
+            chosen_BV.scatter_add_(1, going_BW, torch.ones_like(going_BW, dtype=chosen_BV.dtype))
+        return Candidates(
+            *(torch.stack(parts, 1).flatten(0, 1) for parts in zip(*(each.parts() for each in found), strict=True))
+        )
+
+
+def going_on(ended_BK: Bool[Tensor, "B K"], rows: int) -> Int[Tensor, "B W"]:
+    """Which candidates go on: the first W that have not ended; where too few are left, ended ones fill the places."""
+    return ended_BK.sort(dim=1, stable=True).indices[:, :rows]
+
+
 def alone(token_BW: Int[Tensor, "B W"], logprob_BW: Float[Tensor, "B W"], live: Live) -> Candidates:
     """One candidate for each row: itself with that token."""
     logprob_BW = logprob_BW.double()
@@ -79,15 +124,8 @@ def alone(token_BW: Int[Tensor, "B W"], logprob_BW: Float[Tensor, "B W"], live: 
 
 def best(logprobs_RV: Float[Tensor, "R V"], total_BW: Float[Tensor, "B W"], count: int) -> Candidates:
     """The `count` most probable candidates of each beam; fewer where there are not as many."""
-    beams, rows = total_BW.shape
-    # No beam takes more than `count` from one row, and within a row the total changes no order.
-    each = min(count, logprobs_RV.shape[1])
-    logprob_RK, token_RK = top(logprobs_RV, each)
-    logprob_BWK = logprob_RK.double().view(beams, rows, each)
-    total_BK, at_BK = (total_BW[:, :, None] + logprob_BWK).flatten(1).topk(min(count, rows * each))
-    return Candidates(
-        at_BK // each,
-        token_RK.view(beams, -1).gather(1, at_BK),
-        logprob_BWK.flatten(1).gather(1, at_BK),
-        total_BK,
-    )
+    total_BK, at_BK = top(logprobs_RV, total_BW, count)
+    size = logprobs_RV.shape[1]
+    parent_BK = at_BK // size
+    logprob_BK = logprobs_RV.view(total_BW.shape[0], -1).gather(1, at_BK).double()
+    return Candidates(parent_BK, at_BK - parent_BK * size, logprob_BK, total_BK)

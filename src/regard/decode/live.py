@@ -63,6 +63,17 @@ class Live:
             received_BWS=torch.zeros(beams, rows, 0, dtype=torch.float64, device=device),
         )
 
+    def remember(self, places: int) -> None:
+        """Keep histories of at least so many tokens from now on."""
+        self.history_BWT = pad(self.history_BWT, (0, max(0, places - self.history_BWT.shape[2])))
+
+    def looked(self, weights_RS: Float[Tensor, "R S"]) -> None:
+        """Count what attention each row's sources received."""
+        weights_BWS = weights_RS.double().view(*self.total_BW.shape, -1)
+        width = max(weights_BWS.shape[2], self.received_BWS.shape[2])
+        weights_BWS, received_BWS = (pad(each, (0, width - each.shape[2])) for each in (weights_BWS, self.received_BWS))
+        self.received_BWS = received_BWS + weights_BWS
+
     def only(self, beams_B: Int[Tensor, " B"]) -> "Live":
         """These beams."""
         return self._each(lambda tensor: tensor.index_select(0, beams_B))

@@ -91,8 +91,10 @@ class Options:
     """Groups of beams that are kept apart (Vijayakumar et al. 2018); divides the beam."""
     diversity: float = 0.0
     """What a token loses for each time an earlier group chose it at the same step."""
+    fork: bool = False
+    """Whether each group takes another of the most probable tokens where the prefix ends, and goes on from there."""
     sampling: Sampling | None = None
-    """Draw samples instead; beam, groups and stopping then mean nothing."""
+    """Draw samples instead; all of them are given, and beam, n-best and stopping mean nothing."""
     limits: Limits = field(default_factory=Limits)
     banned: tuple[int, ...] = ()
     """Ids that never appear."""
@@ -103,8 +105,10 @@ class Options:
         """Refuse what does not fit together."""
         if self.beam < 1 or self.groups < 1 or self.beam % self.groups:
             raise ValueError(f"a beam of {self.beam} does not divide into {self.groups} groups")
-        if not 1 <= self.nbest <= self.rows:
-            raise ValueError(f"a search with {self.rows} rows gives between 1 and {self.rows} best, not {self.nbest}")
+        if not 1 <= self.nbest <= self.beam:
+            raise ValueError(f"a beam of {self.beam} gives between 1 and {self.beam} best, not {self.nbest}")
+        if self.sampling is not None and self.groups > 1:
+            raise ValueError("samples are drawn each by itself; groups are for beams")
         if self.end in self.banned:
             raise ValueError(f"the end symbol {self.end} is banned, so nothing could ever end")
         if self.coverage_penalty < 0 or self.diversity < 0 or self.no_repeat < 0:
@@ -114,6 +118,23 @@ class Options:
     def rows(self) -> int:
         """Rows the stepper's state must have for each sentence: start it with this many beams."""
         return self.beam if self.sampling is None else self.sampling.count
+
+    @property
+    def places(self) -> int:
+        """Ended hypotheses each group keeps: its share of the n best, or all samples."""
+        return -(-self.nbest // self.groups) if self.sampling is None else self.sampling.count
+
+    def check(self, wish: "Wish") -> None:
+        """Refuse a wish that cannot be meant."""
+        if self.end in {*wish.prefix, *(token for phrase in (*wish.phrases, *wish.avoid) for token in phrase)}:
+            raise ValueError(f"a prefix or phrase holds the end symbol {self.end}, behind which nothing comes")
+        if not all(wish.phrases) or not all(wish.avoid):
+            raise ValueError("a phrase has at least one token; leave empty ones out")
+        if wish.phrases and (self.sampling is not None or self.diversity):
+            raise ValueError(
+                "phrases that must appear need a plain beam: sampling and diversity do not search for them"
+            )
+        self.limits.of(wish)
 
 
 @dataclass(frozen=True)
@@ -127,6 +148,6 @@ class Wish:
     phrases: tuple[tuple[int, ...], ...] = ()
     """Phrases that must appear, each as ids, in any order."""
     avoid: tuple[tuple[int, ...], ...] = ()
-    """Phrases that must not appear; no rule of it reaches into the prefix."""
+    """Phrases that must not appear behind the prefix."""
     seed: int = 0
     """What sampling draws from: one seed gives the same samples whatever else is in the batch."""

@@ -1,9 +1,10 @@
 """The search itself: from token to token, from live hypotheses to ended ones.
 
-    search = Search(stepper, state, wishes, options)
-    while search.wishes:
-        search.advance()
-        for number, hypotheses in search.leave(): ...
+    running = Search(stepper, options)
+    running.add(state, wishes)
+    while running.wishes:
+        running.advance()
+        for number, hypotheses in running.leave(): ...
 
 One step: ask the stepper, forbid what may not be, pick candidates, take out those that ended, go on with the best of
 the others, and see which beams are done. Beside the stepper's own work that is a few small tensors.
@@ -14,17 +15,20 @@ from collections.abc import Sequence
 from typing import Generic
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.decode.choose import Best, Candidates, Chooser, Greedy
-from regard.decode.forbid import rules
+from regard.decode.choose import Best, Candidates, Chooser, Diverse, Greedy, going_on
+from regard.decode.constraints import Constrained
+from regard.decode.forbid import Rules
 from regard.decode.hypothesis import Hypothesis
-from regard.decode.live import Live
+from regard.decode.live import Live, join
 from regard.decode.options import Options, Wish
-from regard.decode.penalty import bound, divisor
-from regard.decode.stepper import State, Stepper
-from regard.decode.trellis import Trellis
+from regard.decode.penalty import bound, coverage, divisor
+from regard.decode.sample import Sample
+from regard.decode.stepper import Attender, Joiner, State, Stepper
+from regard.decode.tree import Forest, Tree
+from regard.decode.trellis import ROOT, Trellis
 
 GLANCE = 8
 """Steps between two looks at what a device has done: each look waits for it. A CPU is looked at every step."""
@@ -36,37 +40,61 @@ class Search(Generic[State]):
     def __init__(
         self,
         stepper: Stepper[State],
-        state: State,
-        wishes: Sequence[Wish],
         options: Options,
         device: torch.device | str = "cpu",
+        forest: Forest | None = None,
     ) -> None:
-        """Begin with a state that has `options.rows` rows for each wish."""
-        self.stepper, self.state, self.options = stepper, state, options
-        self.wishes, self.numbers = list(wishes), list(range(len(wishes)))
-        self.device, self.steps = torch.device(device), 0
-        self.born = [0] * len(wishes)
-        self.chooser = _chooser(options)
-        shape = len(wishes) * options.groups, options.rows // options.groups, self._places()
-        self.live = Live.begin(shape, options.begin, self.chooser.independent, device)
-        self.trellis = Trellis(len(wishes) * options.rows, device)
+        """A search without sentences yet; with a forest, it keeps every candidate it looks at."""
+        self.stepper, self.options, self.forest = stepper, options, forest
+        self.device, self.steps, self.added = torch.device(device), 0, 0
+        self.wishes: list[Wish] = []
+        self.numbers: list[int] = []
+        self.born: list[tuple[int, int]] = []
         self.moves_R: Tensor | None = None
+        if options.coverage_penalty and not isinstance(stepper, Attender):
+            raise ValueError("a coverage penalty asks where the model looks, which this stepper does not say")
+
+    def add(self, state: State, wishes: Sequence[Wish]) -> None:
+        """Search for more sentences; the state has `options.rows` rows for each. They are numbered as they come."""
+        for wish in wishes:
+            self.options.check(wish)
+        wishes, options = list(wishes), self.options
+        count = len(wishes) * options.rows
+        independent = options.rows == 1 or options.sampling is not None
+        shape = len(wishes) * options.groups, options.rows // options.groups, options.places
+        live = Live.begin(shape, options.begin, independent, self.device)
+        if not self.wishes:
+            self.state, self.live, self.trellis = state, live, Trellis(count, self.device)
+        elif not isinstance(self.stepper, Joiner):
+            raise ValueError("this stepper takes no new sentences while others are on their way")
+        else:
+            self._move()
+            self.state = self.stepper.join([self.state, state])
+            there = torch.arange(len(self.wishes) * options.rows, device=self.device)
+            self.trellis.renumber(torch.cat([there, there.new_full((count,), ROOT)]))
+            self.live = join([self.live, live])
+        self.wishes += wishes
+        self.numbers += range(self.added, self.added + len(wishes))
+        self.born += [(self.steps, self.trellis.last)] * len(wishes)
+        self.added += len(wishes)
         self._settle()
 
     def advance(self) -> None:
         """One more token for every live hypothesis."""
-        if self.moves_R is not None:
-            self.state = self.stepper.select(self.state, self.moves_R)
-        logprobs_RV, self.state = self.stepper.step(self.live.token_BW.flatten(), self.state)
-        for rule in self.rules:
-            rule(logprobs_RV, self.live)
-        found = self.chooser(logprobs_RV, self.live)
+        live = self.live
+        self._move()
+        logprobs_RV, self.state = self.stepper.step(live.token_BW.flatten(), self.state)
+        if self.options.coverage_penalty and isinstance(self.stepper, Attender):
+            live.looked(self.stepper.attention(self.state))
+        self.rules(logprobs_RV, live)
+        found = self.chooser(logprobs_RV, live)
         ended_BK = found.token_BK == self.options.end
         # Only a CPU is asked whether anything ended: an answer from a device would have to be waited for.
-        some_ended = self.device.type != "cpu" or bool(ended_BK.any())
-        if some_ended:
+        if self.device.type != "cpu" or bool(ended_BK.any()):
             self._take_out(found, ended_BK)
-        self._go_on(found, ended_BK if some_ended else None)
+            self._go_on(found, ended_BK)
+        else:
+            self._go_on(found, None)
         if self.has_ended:
             self._close()
         self.steps += 1
@@ -90,9 +118,8 @@ class Search(Generic[State]):
     def _take_out(self, found: Candidates, ended_BK: Bool[Tensor, "B K"]) -> None:
         """Rank what ended among the best that ended before. To count, it must be among the W first candidates."""
         live, rows = self.live, self.live.total_BW.shape[1]
-        found, ended_BW = found.first(rows), ended_BK[:, :rows]
-        score_BW = found.total_BK / divisor(live.length_B + 1, self.options)[:, None]
-        score_BW = score_BW.masked_fill(~ended_BW, -torch.inf)
+        found = found.first(rows)
+        score_BW = self._scores(found).masked_fill(~ended_BK[:, :rows], -torch.inf)
         live.ended_B = live.ended_B + (score_BW > -torch.inf).sum(1)
         row_BW = found.parent_BK + self.first_B1
         layer_BW = torch.full_like(row_BW, self.trellis.last)
@@ -101,43 +128,69 @@ class Search(Generic[State]):
 
     def _go_on(self, found: Candidates, ended_BK: Bool[Tensor, "B K"] | None) -> None:
         """Let the first W candidates that did not end be the live hypotheses."""
-        rows = self.live.total_BW.shape[1]
+        live, rows = self.live, self.live.total_BW.shape[1]
+        if self.forest is not None:
+            self._record(found)
         if ended_BK is None or self.chooser.independent:
             found = found.first(rows)
         else:
-            found = found.at(ended_BK.sort(dim=1, stable=True).indices[:, :rows])
-        row_R = (found.parent_BK + self.first_B1).flatten()
-        self.trellis.push(row_R, found.token_BK.flatten(), found.logprob_BK.flatten())
-        self.moves_R = None if self.chooser.independent else row_R
+            found = found.at(going_on(ended_BK, rows))
         total_BW = found.total_BK
         if ended_BK is not None:
             total_BW = total_BW.masked_fill(found.token_BK == self.options.end, -torch.inf)
-        self.live.goes_on(found.parent_BK, found.token_BK, total_BW)
+        row_R = (found.parent_BK + self.first_B1).flatten()
+        self.trellis.push(row_R, found.token_BK.flatten(), found.logprob_BK.flatten())
+        self.moves_R = None if self.chooser.independent else row_R
+        live.goes_on(found.parent_BK, found.token_BK, total_BW)
 
     def _close(self) -> None:
         """A beam is done when none of its live hypotheses can still become one of the best, or none lives."""
-        live, options = self.live, self.options
+        live, options, rows = self.live, self.options, self.live.total_BW.shape[1]
         best_B = live.total_BW.amax(1)
-        if self.chooser.independent:
+        if options.sampling is not None:
             live.done_B = best_B == -torch.inf
-        elif options.stopping == "full":
-            live.done_B = (live.ended_B >= live.total_BW.shape[1]) | (best_B == -torch.inf)
+        elif options.stopping == "full" or rows == 1:  # a beam of one is greedy: its end is the end
+            live.done_B = (live.ended_B >= rows) | (best_B == -torch.inf)
         else:
             live.done_B = live.score_BN[:, -1] >= bound(best_B, live.length_B, self.limit_B, options)
         # Whoever is done but stays a while must not find more: company would change what is found.
         live.total_BW = live.total_BW.masked_fill(live.done_B[:, None], -torch.inf)
 
+    def _scores(self, found: Candidates) -> Float[Tensor, "B K"]:
+        """What candidates score, penalties applied."""
+        live = self.live
+        score_BK = found.total_BK / divisor(live.length_B + 1, self.options)[:, None]
+        if self.options.coverage_penalty:
+            lost_BW = coverage(live.received_BWS, self.source_B, self.options)
+            score_BK = score_BK + lost_BW.gather(1, found.parent_BK)
+        return score_BK
+
+    def _move(self) -> None:
+        """Let the stepper follow where rows went; put off until its next step, so that it moves only once."""
+        if self.moves_R is not None:
+            self.state = self.stepper.select(self.state, self.moves_R)
+            self.moves_R = None
+
+    def _record(self, found: Candidates) -> None:
+        """Note every candidate of this step in the forest."""
+        assert self.forest is not None, "there is a forest to note it in"
+        ended_BK = found.token_BK == self.options.end
+        rows = self.live.total_BW.shape[1]
+        going_BW = found.parent_BK if self.chooser.independent else going_on(ended_BK, rows)
+        fates = ended_BK, going_BW
+        self.forest.grow(self.numbers, found, self._scores(found), fates, self.live.length_B)
+
     def _hypotheses(self, sentences: list[int]) -> list[tuple[int, list[Hypothesis]]]:
         """The best hypotheses of some sentences, with their numbers."""
-        live, groups = self.live, self.options.groups
-        beams_B = torch.tensor([i * groups + g for i in sentences for g in range(groups)], device=self.device)
+        live, options = self.live, self.options
+        beams_B = self._spread(sentences, options.groups)
         tables = (live.score_BN, live.sum_BN, live.last_BN, live.layer_BN, live.row_BN)
         lines = zip(*(table[beams_B].view(len(sentences), -1).tolist() for table in tables), strict=True)
         found = []
         for i, line in zip(sentences, lines, strict=True):
-            most = self.options.limits.of(self.wishes[i])[1]
+            most = options.limits.of(self.wishes[i])[1]
             ranked = sorted(zip(*line, strict=True), key=lambda place: -place[0])
-            wanted = self._places() if self.chooser.independent else self.options.nbest
+            wanted = options.nbest if options.sampling is None else options.sampling.count
             good = [self._hypothesis(place, most) for place in ranked if place[0] != -math.inf]
             found.append((self.numbers[i], good[:wanted]))
         return found
@@ -156,31 +209,46 @@ class Search(Generic[State]):
         self.numbers = [self.numbers[i] for i in sentences]
         self.born = [self.born[i] for i in sentences]
         if not sentences:
+            self.moves_R = None
             return
-        groups, rows = self.options.groups, self.options.rows
-        kept_B = torch.tensor([i * groups + g for i in sentences for g in range(groups)], device=self.device)
-        kept_R = torch.tensor([i * rows + w for i in sentences for w in range(rows)], device=self.device)
-        self.live = self.live.only(kept_B)
+        kept_R = self._spread(sentences, self.options.rows)
+        self.live = self.live.only(self._spread(sentences, self.options.groups))
         self.trellis.renumber(kept_R)
+        self.trellis.drop(min(layer for _, layer in self.born))
         self.moves_R = kept_R if self.moves_R is None else self.moves_R[kept_R]
         self._settle()
 
     def _settle(self) -> None:
         """Make what depends on which sentences there are."""
-        groups, limits = self.options.groups, self.options.limits
+        options, groups = self.options, self.options.groups
         wishes = [wish for wish in self.wishes for _ in range(groups)]
-        lengths = [self.steps - born for born in self.born for _ in range(groups)]
-        self.rules = rules(wishes, lengths, self.options, self.device)
-        most = [limits.of(wish)[1] + 1 for wish in wishes]
+        lengths = [self.steps - step for step, _ in self.born for _ in range(groups)]
+        most = [options.limits.of(wish)[1] + 1 for wish in wishes]
         self.limit_B = torch.tensor(most, device=self.device)
+        self.source_B = torch.tensor([wish.source for wish in wishes], device=self.device)
         self.deadline = self.steps + max(one - length for one, length in zip(most, lengths, strict=True))
+        self.rules = Rules(wishes, lengths, options, self.device)
+        self.chooser = _chooser(wishes, options, self.device)
+        if self.rules.look_back or isinstance(self.chooser, Constrained):
+            self.live.remember(max(most))
         beams, rows = self.live.total_BW.shape
         self.first_B1 = torch.arange(0, beams * rows, rows, device=self.device)[:, None]
         self.has_ended = self.device.type != "cpu" or bool((self.live.ended_B > 0).any())
 
-    def _places(self) -> int:
-        """How many ended hypotheses a beam keeps: rows by themselves keep all."""
-        return self.options.rows if self.chooser.independent else self.options.nbest
+    def _spread(self, sentences: list[int], each: int) -> Int[Tensor, " N"]:
+        """The beams or rows of some sentences, so many each."""
+        return torch.tensor([i * each + j for i in sentences for j in range(each)], device=self.device)
+
+
+def _chooser(wishes: Sequence[Wish], options: Options, device: torch.device | str) -> Chooser:
+    """What picks the candidates."""
+    if options.sampling is not None:
+        return Sample([wish.seed for wish in wishes], options.sampling, device)
+    if any(wish.phrases for wish in wishes):
+        return Constrained(wishes, options.end, device)
+    if options.diversity:
+        return Diverse(options.groups, options.diversity, options.end)
+    return Greedy() if options.beam == 1 else Best()
 
 
 def search(
@@ -195,17 +263,30 @@ def search(
     The state has `options.rows` rows for each wish: `model.start(source, options.rows)`. A sentence whose wishes
     nothing satisfies has no hypothesis; without wishes there is always one.
     """
-    if not wishes:
-        return []
-    running = Search(stepper, state, wishes, options, device)
+    running = Search(stepper, options, device)
+    return _all(running, state, wishes)
+
+
+def explore(
+    stepper: Stepper[State],
+    state: State,
+    wishes: Sequence[Wish],
+    options: Options,
+    device: torch.device | str = "cpu",
+) -> list[tuple[list[Hypothesis], Tree]]:
+    """As `search`, with the tree of every candidate it looked at; slower, as each step is read by the host."""
+    forest = Forest(options.groups, options.rows // options.groups)
+    found = _all(Search(stepper, options, device, forest), state, wishes)
+    return [(hypotheses, forest.tree(number)) for number, hypotheses in enumerate(found)]
+
+
+def _all(running: Search[State], state: State, wishes: Sequence[Wish]) -> list[list[Hypothesis]]:
+    """Search until every sentence is done."""
     found: list[list[Hypothesis]] = [[] for _ in wishes]
+    if wishes:
+        running.add(state, wishes)
     while running.wishes:
         running.advance()
         for number, hypotheses in running.leave():
             found[number] = hypotheses
     return found
-
-
-def _chooser(options: Options) -> Chooser:
-    """What picks the candidates."""
-    return Greedy() if options.beam == 1 else Best()
