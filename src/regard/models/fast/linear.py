@@ -1,0 +1,136 @@
+"""Linear layers whose weights were laid out for the processor's kernels once, at the precision asked for.
+
+float32 and bfloat16 are packed for oneDNN, which saves it from packing them at each of many small products. int8 is
+dynamic: weights are int8 with a scale for each output, inputs are brought to eight bits by the range they happen to
+have (Jacob et al. 2018, §2.1). Where a kernel is missing, torch's own linear layer serves.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+Precision = Literal["float64", "float32", "bfloat16", "int8"]
+ROWS = 64  # for how many rows oneDNN is asked to lay a weight out; others run as well with it
+
+
+@runtime_checkable
+class Linear(Protocol):
+    """x Wᵀ + b, on weights laid out beforehand."""
+
+    def __call__(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
+        """Project each row."""
+
+    def add(self, x_ND: Float[Tensor, "N D"], y_NF: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
+        """Project each row and add `y_NF`, which may be written into."""
+
+    def relu(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
+        """Project each row and cut off what is negative."""
+
+
+class Plain:
+    """torch's own linear layer, on any device and in any number format."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Keep the weights as they are."""
+        self.weight, self.bias = weight, bias
+
+    def __call__(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
+        """Project each row."""
+        return functional.linear(x_ND, self.weight, self.bias)
+
+    def add(self, x_ND: Float[Tensor, "N D"], y_NF: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
+        """Project each row and add."""
+        return functional.linear(x_ND, self.weight, self.bias).add_(y_NF)
+
+    def relu(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
+        """Project each row and cut off what is negative."""
+        return functional.linear(x_ND, self.weight, self.bias).relu_()
+
+
+class Packed:
+    """A weight in oneDNN's own layout; adding and cutting off happen inside its kernel."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Lay the weight out."""
+        self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS), bias
+        self.one: Callable[..., Any] = torch.ops.mkldnn._linear_pointwise.default
+        self.two: Callable[..., Any] = torch.ops.mkldnn._linear_pointwise.binary
+
+    def __call__(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
+        """Project each row."""
+        y_NF: Tensor = self.one(x_ND, self.weight, self.bias, "none", [], "")
+        return y_NF
+
+    def add(self, x_ND: Float[Tensor, "N D"], y_NF: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
+        """Project each row and add."""
+        added_NF: Tensor = self.two(x_ND, y_NF, self.weight, self.bias, "add")
+        return added_NF
+
+    def relu(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
+        """Project each row and cut off what is negative."""
+        y_NF: Tensor = self.one(x_ND, self.weight, self.bias, "relu", [], "")
+        return y_NF
+
+
+class Dynamic:
+    """An int8 weight, with inputs quantised as they come."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Quantise the weight, each output by its own largest entry."""
+        weight = weight.float()
+        scale = weight.abs().amax(1).clamp_min(torch.finfo(torch.float32).tiny * 2**20) / 127
+        zero = torch.zeros(weight.shape[0], dtype=torch.int64)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch says once in a process that it will drop tensors of this kind
+            quantised = torch.quantize_per_channel(weight, scale, zero, 0, torch.qint8)
+        bias = None if bias is None else bias.float()
+        self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
+        self.plain: Callable[..., Any] = torch.ops.quantized.linear_dynamic.default
+        self.bent: Callable[..., Any] = torch.ops.quantized.linear_relu_dynamic.default
+        # Without VNNI two products are added up in 16 bits, which eight full bits could overflow.
+        self.seven_bits = not torch.cpu._is_vnni_supported()
+
+    def __call__(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
+        """Project each row."""
+        y_NF: Tensor = self.plain(x_ND, self.packed, self.seven_bits)
+        return y_NF
+
+    def add(self, x_ND: Float[Tensor, "N D"], y_NF: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
+        """Project each row and add."""
+        return self(x_ND).add_(y_NF)
+
+    def relu(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
+        """Project each row and cut off what is negative."""
+        y_NF: Tensor = self.bent(x_ND, self.packed, self.seven_bits)
+        return y_NF
+
+
+def dtype_of(precision: Precision) -> torch.dtype:
+    """The number format in which vectors travel between layers."""
+    match precision:
+        case "float64":
+            return torch.float64
+        case "bfloat16":
+            return torch.bfloat16
+        case "float32" | "int8":
+            return torch.float32
+    raise ValueError(f"there is no precision '{precision}'; it may be float32, bfloat16 or int8")
+
+
+def pack(weight: Tensor, bias: Tensor | None, precision: Precision) -> Linear:
+    """A linear layer at this precision, on a CPU, by the best kernel there is."""
+    if precision == "int8":
+        if not {"x86", "fbgemm", "onednn", "qnnpack"} & set(torch.backends.quantized.supported_engines):
+            raise ValueError("this build of torch has no int8 kernels; take float32 or bfloat16")
+        return Dynamic(weight.detach(), None if bias is None else bias.detach())
+    dtype = dtype_of(precision)
+    weight, bias = weight.detach().to(dtype), None if bias is None else bias.detach().to(dtype)
+    packs = dtype != torch.float64 and torch._C._has_mkldnn
+    if dtype == torch.bfloat16 and packs:
+        packs = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return Packed(weight, bias) if packs else Plain(weight, bias)

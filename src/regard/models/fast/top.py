@@ -1,0 +1,27 @@
+"""The best few of a whole vocabulary, with their log-probabilities."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+BLOCK = 64
+"""Neighbouring tokens whose maximum is taken first; the vocabulary comes in whole blocks."""
+
+
+def top_of(logits_RV: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R K"], Int[Tensor, "R K"]]:
+    """The k greatest log-probabilities of each row, greatest first, and their tokens.
+
+    The k greatest lie in the k blocks with the greatest maxima, so only those are looked into.
+    """
+    logits_RV = logits_RV.to(torch.promote_types(logits_RV.dtype, torch.float32))
+    blocks_RVK = logits_RV.view(logits_RV.shape[0], -1, BLOCK)
+    if k > blocks_RVK.shape[1]:
+        best_RK, token_RK = logits_RV.topk(k)
+    else:
+        block_RK = blocks_RVK.amax(-1).topk(k).indices
+        inside_RVK = blocks_RVK.gather(1, block_RK[:, :, None].expand(-1, -1, BLOCK))
+        best_RK, place_RK = inside_RVK.flatten(1).topk(k)
+        token_RK = block_RK.gather(1, place_RK // BLOCK) * BLOCK + place_RK % BLOCK
+    # Two tokens of one row differ in their logits by what they differ in their log-probabilities.
+    first_R1 = logits_RV.log_softmax(-1)[:, :1]
+    return best_RK - logits_RV[:, :1] + first_R1, token_RK
