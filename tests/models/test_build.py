@@ -4,13 +4,16 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import TypeAdapter
 
-from regard.models.build import build
+from regard.models.build import AnyOutline, build, outline
+from regard.models.convolutional import outline as convolutional
 from regard.models.outline import Outline
+from regard.models.recurrent import outline as recurrent
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Stack
 from regard.nn.ragged import Layout, Ragged
-from regard.recipe import Transformer
+from regard.recipe import Bahdanau, ConvS2S, Luong, Model, Sutskever, Transformer
 
 TINY: dict[str, Any] = {"width": 8, "inner": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
 
@@ -33,9 +36,9 @@ def test_every_preset_builds_the_model_its_size_says(size: str) -> None:
 
 def test_base_and_big_are_the_papers() -> None:
     """Table 3: N 6, d_model 512 and 1024, d_ff 2048 and 4096, h 8 and 16, dropout .1 and .3."""
-    for size, outline in (("base", Outline()), ("big", Outline(width=1024, inner=4096, heads=16, dropout=0.3))):
+    for size, drawn in (("base", Outline()), ("big", Outline(width=1024, inner=4096, heads=16, dropout=0.3))):
         with torch.device("meta"):
-            ours, papers = build(Transformer.model_validate({"size": size}), 50, 50), outline.seq2seq(50, 50)
+            ours, papers = build(Transformer.model_validate({"size": size}), 50, 50), drawn.seq2seq(50, 50)
         assert {k: v.shape for k, v in ours.state_dict().items()} == {
             k: v.shape for k, v in papers.state_dict().items()
         }
@@ -84,6 +87,39 @@ def test_a_recipe_reaches_every_mechanism_of_an_outline(settings: dict[str, Any]
 def test_positions_set_beside_the_tokens_need_room(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         told(**settings)
+
+
+RUNS: list[dict[str, Any]] = [
+    {"kind": "sutskever", "width": 8, "layers": 3, "cell": "gru", "backwards": False},
+    {"kind": "bahdanau", "width": 8, "embedding": 6, "readout": "linear", "readout_width": 5, "tied": "none"},
+    {"kind": "luong", "width": 8, "layers": 1, "score": "additive", "feeding": False, "reach": 3, "backwards": False},
+    {"kind": "convs2s", "width": 8, "embedding": 6, "encoder_layers": 1, "decoder_layers": 2, "kernel": 5},
+]
+
+
+@pytest.mark.parametrize("told", RUNS, ids=lambda told: str(told["kind"]))
+def test_a_recipe_reaches_every_setting_of_an_ancestor(told: dict[str, Any]) -> None:
+    settings: Model = TypeAdapter(Model).validate_python({**told, "dropout": 0.25})
+    assert vars(outline(settings)) == {name: value for name, value in settings if name not in ("kind", "size")}
+    batch = Ragged.from_list([[1, 2, 3], [4]])
+    assert build(settings, 9, 9)(batch, batch).shape == (4, 9)
+
+
+@pytest.mark.parametrize(
+    ("told", "drawn"),
+    [
+        (Sutskever(size="base"), recurrent.Sutskever()),
+        (Bahdanau(size="base"), recurrent.Bahdanau()),
+        (Luong(size="base"), recurrent.Luong()),
+        (ConvS2S(size="base"), convolutional.ConvS2S()),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_the_base_of_an_ancestor_is_its_papers(told: Model, drawn: AnyOutline) -> None:
+    with torch.device("meta"):
+        ours, papers = build(told, 50, 50), drawn.seq2seq(50, 50)
+    assert {k: v.shape for k, v in ours.state_dict().items()} == {k: v.shape for k, v in papers.state_dict().items()}
+    assert str(ours) == str(papers)
 
 
 def weights(model: Seq2Seq) -> tuple[int, int, int]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.recipe import catalogue, find_setting, json_schema
+from regard.recipe import catalogue, find_settings, json_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -15,12 +15,24 @@ def test_every_setting_says_what_it_does() -> None:
 
 
 def test_the_number_of_settings_grows_only_by_decision() -> None:
-    assert len(catalogue()) == 82
+    assert len(catalogue()) == 104
 
 
 def test_a_setting_is_found_by_its_key_or_by_a_name_only_it_has() -> None:
-    assert find_setting("warmup") == find_setting("train.warmup")
-    assert find_setting("train.warmup").paper == "Vaswani et al. 2017, §5.3"
+    assert find_settings("warmup") == find_settings("train.warmup")
+    assert find_settings("train.warmup")[0].paper == "Vaswani et al. 2017, §5.3"
+
+
+def test_a_setting_of_several_families_is_told_for_each_that_differs() -> None:
+    told = {each.families: each.meaning for each in find_settings("model.width")}
+    assert told == {
+        ("transformer",): "Width of the residual stream, the paper's d_model (§3.1).",
+        ("sutskever", "bahdanau", "luong"): "Width of the states.",
+        ("convs2s",): "Width of the layers.",
+    }
+    assert [each.allowed for each in find_settings("model.kind")] == [
+        "one of transformer, sutskever, bahdanau, luong, convs2s"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -29,7 +41,7 @@ def test_a_setting_is_found_by_its_key_or_by_a_name_only_it_has() -> None:
 )
 def test_an_unknown_setting_is_an_error_that_helps(key: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        find_setting(key)
+        find_settings(key)
 
 
 def test_the_schema_for_editors_is_current() -> None:

@@ -9,11 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.recipe import (
+    Bahdanau,
+    ConvS2S,
     Corpus,
     Data,
     JsonlCorpus,
+    Luong,
     PhrasebookCorpus,
     Recipe,
+    Sutskever,
     Text,
     TextCorpus,
     Train,
@@ -40,7 +44,7 @@ corpora = st.one_of(
     st.builds(JsonlCorpus, path=lines, keys=st.tuples(lines, lines)),
     st.builds(PhrasebookCorpus, to=st.sampled_from(["de", "fr", "it", "ar"]), pairs=st.integers(1, 10**9)),
 )
-models = st.builds(
+transformers = st.builds(
     lambda heads, size, dropout, window: Transformer(
         width=16 * heads, heads=heads, size=size, dropout=dropout, window=window
     ),
@@ -48,6 +52,16 @@ models = st.builds(
     size=st.sampled_from(["tiny", "small", "base", "big"]),
     dropout=shares,
     window=st.none() | st.integers(1, 99),
+)
+presets = {"size": st.sampled_from(["tiny", "small", "base"]), "dropout": shares, "width": st.integers(1, 999)}
+models = st.one_of(
+    transformers,
+    st.builds(Sutskever, tied=st.just("all"), layers=st.integers(1, 9), backwards=st.booleans(), **presets),
+    st.builds(Bahdanau, tied=st.just("none"), embedding=st.integers(1, 99), **presets),
+    st.builds(
+        Luong, tied=st.just("embeddings"), reach=st.none() | st.integers(1, 99), feeding=st.booleans(), **presets
+    ),
+    st.builds(ConvS2S, kernel=st.sampled_from([1, 3, 5]), positions=st.integers(1, 99), **presets),
 )
 recipes = st.builds(
     Recipe,
@@ -106,6 +120,7 @@ def test_a_corpus_tells_its_kind_by_its_keys(table: dict[str, Any], kind: type[C
 
 def test_a_size_fills_in_what_the_recipe_does_not_say() -> None:
     model = parse(SMALL, ["model.size=big", "model.dropout=0.2"]).model
+    assert isinstance(model, Transformer)
     assert (model.width, model.inner, model.heads, model.encoder_layers) == (1024, 4096, 16, 6)
     assert model.dropout == 0.2
 
@@ -135,6 +150,21 @@ def test_a_recipe_is_frozen() -> None:
         ("data.train=[]", "data.train = (): must be a list, each a table"),
         ("data.train.0.kind=foo", "data.train.0.kind = 'foo': must be one of 'text', 'tsv', 'jsonl', 'phrasebook'"),
         ("data.train=[{kind='phrasebook'}]", "data.train.0.to: missing; Target language"),
+        (
+            "model.kind=luongs",
+            "must be one of 'transformer', 'sutskever', 'bahdanau', 'luong', 'convs2s'; did you mean",
+        ),
+        ("model={kind='luong', heads=7}", "model.heads: no such setting of 'luong'; transformer has it"),
+        ("model={kind='luong', layer=7}", "model.layer: no such setting; did you mean model.layers?"),
+        ("model={kind='luong', cell='lst'}", "model.cell = 'lst': must be one of lstm, gru; did you mean 'lstm'?"),
+        (
+            "model={kind='luong', embedding=7}",
+            "model: tied = 'all' shares the tokens' vectors, 7 wide, with the output",
+        ),
+        ("model={kind='bahdanau', readout_width=7}", "which reads readout_width = 7; make them equal, or say tied"),
+        ("model={kind='convs2s', kernel=4}", "kernel = 4 has no middle; take an odd one, such as 5"),
+        ("model={kind='convs2s', size='big'}", "model.size = 'big': must be one of tiny, small, base"),
+        ("model=3", "model = 3: must be a section"),
         ("model.heads=7", "width = 256 does not divide into heads = 7"),
         ("text.joint=false", "model.tied = 'all' shares the source's embedding"),
         ("data.train.0.tag='<2de>'", "which text.symbols does not list"),

@@ -73,11 +73,12 @@ def explain(
     regard recipe explain train.warmup
     regard recipe explain text
     """
-    from regard.recipe import catalogue, find_setting
+    from regard.recipe import catalogue, find_settings
 
     section = [each for each in catalogue() if each.key.startswith(f"{key}.")]
-    for place, each in enumerate(section or [find_setting(key)]):
-        lines = [each.key, f"  {each.meaning}", f"  takes    {each.allowed}", f"  default  {each.default}"]
+    for place, each in enumerate(section or find_settings(key)):
+        heading = f"{each.key}  ({', '.join(each.families)})" if each.families else each.key
+        lines = [heading, f"  {each.meaning}", f"  takes    {each.allowed}", f"  default  {each.default}"]
         papers = [f"  paper    {each.paper}"] if each.paper else []
         typer.echo("\n".join(["", *lines, *papers] if place else [*lines, *papers]))
 

@@ -1,6 +1,7 @@
 """What a run may be told: a TOML file plus `key=value` overrides in, one frozen, strict `Recipe` out."""
 
-from regard.recipe.catalogue import Setting, catalogue, find_setting, json_schema
+from regard.recipe.ancestors import Bahdanau, ConvS2S, Luong, Sutskever
+from regard.recipe.catalogue import Setting, catalogue, find_settings, json_schema
 from regard.recipe.data import Corpus, Data, Filter, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
 from regard.recipe.decode import Decode
 from regard.recipe.load import dump, load, parse
@@ -11,15 +12,19 @@ from regard.recipe.text import Text
 from regard.recipe.train import Train
 
 __all__ = [
+    "Bahdanau",
+    "ConvS2S",
     "Corpus",
     "Data",
     "Decode",
     "Filter",
     "JsonlCorpus",
+    "Luong",
     "Model",
     "PhrasebookCorpus",
     "Recipe",
     "Setting",
+    "Sutskever",
     "Text",
     "TextCorpus",
     "Train",
@@ -27,7 +32,7 @@ __all__ = [
     "TsvCorpus",
     "catalogue",
     "dump",
-    "find_setting",
+    "find_settings",
     "json_schema",
     "load",
     "parse",

@@ -4,7 +4,7 @@ import json
 import re
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from regard.recipe.family import Family
 from regard.recipe.settings import Recipe
 
 
@@ -24,6 +25,8 @@ class Setting:
     allowed: str
     default: str
     meaning: str
+    families: tuple[str, ...] = ()
+    """The model families that have it so; none if it is not about the model."""
 
     @property
     def paper(self) -> str:
@@ -38,15 +41,16 @@ def catalogue() -> tuple[Setting, ...]:
     return tuple(_walk(Recipe, ""))
 
 
-def find_setting(key: str) -> Setting:
-    """The setting with this key, or the only one with this last name; else an error that names the nearest."""
+def find_settings(key: str) -> tuple[Setting, ...]:
+    """What this key, or the only one with this last name, means: one setting, or one for each family that differs."""
     settings = catalogue()
     exact = [each for each in settings if each.key == key]
     named = exact or [each for each in settings if each.name == key]
-    if len(named) == 1:
-        return named[0]
+    keys = list(dict.fromkeys(each.key for each in named))
+    if len(keys) == 1:
+        return tuple(named)
     if named:
-        raise ValueError(f"'{key}' could be {' or '.join(each.key for each in named)}; write the whole key")
+        raise ValueError(f"'{key}' could be {' or '.join(keys)}; write the whole key")
     near = get_close_matches(key, [each.key for each in settings], n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise ValueError(f"there is no setting '{key}'{hint}")
@@ -66,6 +70,9 @@ def _walk(section: type[BaseModel], prefix: str) -> Iterator[Setting]:
         if inner and field.annotation is inner[0]:
             yield from _walk(inner[0], f"{key}.")
             continue
+        if len(inner) > 1 and all(issubclass(each, Family) for each in inner):
+            yield from _walk_families(inner, f"{key}.")
+            continue
         yield Setting(key, name, _allowed(field), _default(field), _meaning(field))
         if inner and name == "train":  # what a corpus may be told stands once; valid and test take the same
             yield from _walk_kinds(inner, f"{key}.")
@@ -78,6 +85,18 @@ def _walk_kinds(kinds: list[type[BaseModel]], prefix: str) -> Iterator[Setting]:
     names = ", ".join(str(each.model_fields["kind"].default) for each in kinds)
     kind = Setting(key, "kind", f"one of {names}", "told by the other keys", "Which kind of corpus it is.")
     yield from {**seen, key: kind}.values()
+
+
+def _walk_families(families: list[type[BaseModel]], prefix: str) -> Iterator[Setting]:
+    """The settings of all model families; what several have in the very same way stands once and names them."""
+    names = [str(each.model_fields["kind"].default) for each in families]
+    kind = f"{prefix}kind"
+    yield Setting(kind, "kind", f"one of {', '.join(names)}", _literal(names[0]), "The family of the model.")
+    found: dict[Setting, list[str]] = {}
+    for name, family in zip(names, families, strict=True):
+        for setting in _walk(family, prefix):
+            found.setdefault(setting, []).append(name)
+    yield from (replace(each, families=tuple(having)) for each, having in found.items() if each.key != kind)
 
 
 def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -130,8 +149,6 @@ def _type(annotation: Any) -> str:
         return " or ".join(dict.fromkeys(_type(each) for each in arguments))
     if origin is tuple:
         return f"a list, each {_type(arguments[0])}"
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return "a table"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "a table"
     return str(annotation)

@@ -1,13 +1,15 @@
 """The model families and what each may be told; `kind` picks one."""
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import Discriminator, Tag, model_validator
 
-from regard.recipe.section import Positive, Section, Share
+from regard.recipe.ancestors import Bahdanau, ConvS2S, Luong, Sutskever
+from regard.recipe.family import Family, Tied
+from regard.recipe.section import Positive, Share
 
 
-class Transformer(Section):
+class Transformer(Family):
     """The Transformer (Vaswani et al. 2017)."""
 
     SIZES: ClassVar[dict[str, dict[str, Any]]] = {
@@ -58,18 +60,11 @@ class Transformer(Section):
     """Dropout on the inner values of the feed-forward layers."""
     word_dropout: Share = 0.0
     """Dropout of whole tokens' embeddings (Gal & Ghahramani 2016)."""
-    tied: Literal["all", "decoder", "embeddings", "outer", "none"] = "all"
+    tied: Tied = "all"
     """Which embeddings share one matrix (Press & Wolf 2017): all; `decoder` target and output; `embeddings` source
     and target; `outer` source and output; none."""
     window: Positive | None = None
     """Neighbours to each side that encoder self-attention may see (§4, restricted self-attention); unset sees all."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_from_size(cls, value: object) -> object:
-        if isinstance(value, dict):
-            return {**cls.SIZES.get(str(value.get("size", "small")), {}), **value}
-        return value
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "Transformer":
@@ -99,4 +94,18 @@ class Transformer(Section):
         return self
 
 
-Model = Transformer
+def _family(value: object) -> str:
+    """The family a table names; without a name it is a Transformer."""
+    if isinstance(value, Family):
+        return value.kind
+    return str(value.get("kind", "transformer")) if isinstance(value, dict) else "transformer"
+
+
+Model = Annotated[
+    Annotated[Transformer, Tag("transformer")]
+    | Annotated[Sutskever, Tag("sutskever")]
+    | Annotated[Bahdanau, Tag("bahdanau")]
+    | Annotated[Luong, Tag("luong")]
+    | Annotated[ConvS2S, Tag("convs2s")],
+    Discriminator(_family),
+]

@@ -28,20 +28,22 @@ def _is_consequence(problem: ErrorDetails, problems: list[ErrorDetails]) -> bool
 
 def _sentence(problem: ErrorDetails) -> str:
     """One problem, with its path, what was found and what to do."""
-    path = _path(problem["loc"])
+    path, family = _path(problem["loc"]), _family(problem["loc"])
     found = _found(problem["input"])
     context: dict[str, Any] = problem.get("ctx", {})
-    setting = _setting(path)
+    setting = _setting(path, family)
     allowed = setting.allowed if setting else _plain(problem["msg"])
     if path.rpartition(".")[2].isdecimal():  # the fault lies in one item of a list, not in the list
         allowed = allowed.partition("each ")[2].partition(" ;")[0] or allowed
     match problem["type"]:
         case "extra_forbidden":
-            return f"{path}: no such setting{_neighbour(path)}"
+            return f"{path}: no such setting{_neighbour(path, family)}"
         case "missing":
             return f"{path}: missing; {setting.meaning if setting else 'every recipe needs it'}"
         case "union_tag_invalid":
-            return f"{path}.kind = '{context['tag']}': must be one of {context['expected_tags']}"
+            near = get_close_matches(context["tag"], _choices(context["expected_tags"]), n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            return f"{path}.kind = '{context['tag']}': must be one of {context['expected_tags']}{hint}"
         case "value_error":
             return f"{path}: {context['error']}" if path else str(context["error"])
         case "literal_error":
@@ -52,11 +54,21 @@ def _sentence(problem: ErrorDetails) -> str:
             return f"{path} = {found}: must be {allowed}"
 
 
-def _setting(path: str) -> Setting | None:
+def _family(location: tuple[int | str, ...]) -> str:
+    """The model family whose section a problem is in, if it is in one."""
+    return str(location[1]) if len(location) > 1 and location[0] == "model" else ""
+
+
+def _here(family: str) -> list[Setting]:
+    """The settings a family has, and all that are not about the model."""
+    return [each for each in catalogue() if not each.families or not family or family in each.families]
+
+
+def _setting(path: str, family: str) -> Setting | None:
     """The setting a path leads to; places in a list do not count, and every corpus takes what `data.train` takes."""
     key = ".".join(step for step in path.split(".") if not step.isdecimal())
     key = re.sub(r"^data\.(valid|test)\.", "data.train.", key)
-    return next((each for each in catalogue() if each.key == key), None)
+    return next((each for each in _here(family) if each.key == key), None)
 
 
 def _plain(message: str) -> str:
@@ -69,6 +81,8 @@ def _path(location: tuple[int | str, ...]) -> str:
     """`data.train.0.source`, without the tags that pydantic puts between."""
     kinds = {"text", "tsv", "jsonl", "phrasebook"}
     steps = [str(step) for place, step in enumerate(location) if not (place > 1 and step in kinds)]
+    if _family(location):
+        del steps[1]
     noise = ("constrained-int", "literal[", "function-", "tagged-union")
     return ".".join(step for step in steps if not step.startswith(noise))
 
@@ -83,13 +97,17 @@ def _choices(expected: str) -> list[str]:
     return [each.strip().strip("'") for part in expected.split(" or ") for each in part.split(",")]
 
 
-def _neighbour(path: str) -> str:
+def _neighbour(path: str, family: str) -> str:
     """The setting most like an unknown one: in its own section first, then anywhere."""
     *parents, name = path.split(".")
     section = ".".join(step for step in parents if not step.isdecimal())
     section = re.sub(r"^data\.(valid|test)$", "data.train", section)
-    here = {each.name: each.key for each in catalogue() if each.key.rpartition(".")[0] == section}
-    everywhere = {each.name: each.key for each in catalogue() if each.name != name}
+    here = {each.name: each.key for each in _here(family) if each.key.rpartition(".")[0] == section}
+    everywhere = {each.name: each.key for each in _here(family) if each.name != name}
+    elsewhere = [each for each in catalogue() if each.key == path and each.families]
+    if family and elsewhere:
+        having = dict.fromkeys(one for each in elsewhere for one in each.families)
+        return f" of '{family}'; {' and '.join(having)} {'has' if len(having) == 1 else 'have'} it"
     here.pop(name, None)
     if not section:
         here |= {each.key.partition(".")[0]: each.key.partition(".")[0] for each in catalogue()}

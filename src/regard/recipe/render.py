@@ -6,7 +6,7 @@ from typing import Any
 import tomli_w
 from pydantic import BaseModel
 
-from regard.recipe.model import Transformer
+from regard.recipe.family import Family
 from regard.recipe.settings import Recipe
 
 
@@ -36,9 +36,8 @@ def _settings(section: BaseModel) -> Iterator[str]:
 
 def _mark(section: BaseModel, name: str, value: object, default: object) -> str:
     """Why a setting is what it is, where the recipe did not say."""
-    preset = Transformer.SIZES[section.size] if isinstance(section, Transformer) else {}
-    if name in preset:
-        return f"  # {section.size}" if value == preset[name] and isinstance(section, Transformer) else ""
+    if isinstance(section, Family) and name in section.preset:
+        return f"  # {section.size}" if value == section.preset[name] else ""
     return "  # default" if value == default and type(value) is type(default) else ""
 
 

@@ -60,4 +60,7 @@ class Train(Section):
     """Sentences of `data.valid` translated at each validation; `auto` takes what costs under 5 % of the time, and all
     of them where BLEU chooses."""
     start: str = ""
-    """A run to go on from with new text: its weights, and its tokenizer, extended where `text.symbols` asks for it."""
+    """A trained run whose weights to begin with, such as `runs/other`; unset begins with random ones."""
+    vocabulary: Literal["start", "new"] = "start"
+    """Of a run begun from another: that one's vocabulary with `text.symbols` added, or a new one learnt from this text,
+    in which pieces known before keep their vectors."""

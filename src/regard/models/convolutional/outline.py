@@ -33,7 +33,7 @@ class ConvS2S:
     """How many positions there are; a longer sequence is refused."""
     tied: str = "none"
     """Which of source, target and output share one matrix."""
-    dropout: float = 0.1
+    dropout: float = 0.2
     """Dropout on embeddings, on what comes into each convolution, and before the output."""
 
     def seq2seq(self, source_vocabulary: int, target_vocabulary: int) -> Seq2Seq:
