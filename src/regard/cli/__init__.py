@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 import typer
 
-from regard.cli import demo, phrasebook, prepare, recipe, score, tokens, train
+from regard.cli import align, demo, evaluate, perplexity, phrasebook, prepare, recipe, score, tokens, train, translate
 
 app = typer.Typer(
     name="regard",
@@ -24,6 +24,10 @@ app = typer.Typer(
     regard prepare recipes/phrasebook.toml       vocabulary and token store
     regard tokens runs/phrasebook "I can go"     what a line becomes
     regard train recipes/phrasebook.toml         a trained model
+    regard translate runs/phrasebook < in.txt    its translations
+    regard evaluate runs/phrasebook              how good they are
+    regard align runs/phrasebook --source in.txt --target out.txt
+    regard perplexity runs/phrasebook --source in.txt --target out.txt
     regard score --hypothesis out.de --reference test.de
     """,
     no_args_is_help=True,
@@ -53,6 +57,10 @@ app.command("prepare")(prepare.prepare)
 app.command("tokens")(tokens.tokens)
 app.command("train")(train.train)
 app.command("phrasebook")(phrasebook.phrasebook)
+app.command("translate")(translate.translate)
+app.command("evaluate")(evaluate.evaluate)
+app.command("align")(align.align)
+app.command("perplexity")(perplexity.perplexity)
 app.command("score")(score.score)
 app.add_typer(recipe.app, name="recipe")
 

@@ -99,7 +99,7 @@ def score(
             raise ValueError("--alignment and --gold judge alignments, --hypothesis and --reference text; ask for one")
         if not (alignment and gold):
             raise ValueError(f"{'--gold' if alignment else '--alignment'} is missing; both files are needed")
-        _print_alignment(_alignment_score(alignment, gold, one_based or [], text), as_json)
+        print_alignment(_alignment_score(alignment, gold, one_based or [], text), as_json)
         return
     if not (hypothesis and reference):
         raise ValueError(
@@ -111,11 +111,11 @@ def score(
     lines, streams = _read_text(hypothesis, reference, baseline)
     _warn_if_tokenised(hypothesis, lines[0], tokenize)
     if baseline:
-        _print_comparisons(_compare(lines, streams, names, tokenize, (test, samples, seed)), as_json)
+        print_comparisons(_compare(lines, streams, names, tokenize, (test, samples, seed)), as_json)
     else:
         from regard.score import score as measure
 
-        _print_scores([measure(name, lines[0], streams, tokenize=tokenize) for name in names], as_json)
+        print_scores([measure(name, lines[0], streams, tokenize=tokenize) for name in names], as_json)
 
 
 def _read_text(hypothesis: str, reference: list[str], baseline: str | None) -> tuple[list[list[str]], list[list[str]]]:
@@ -186,16 +186,18 @@ def _alignment_score(
     return alignment_error_rate(found, truth)
 
 
-def _print_scores(scores: "list[Score]", as_json: bool) -> None:
+def print_scores(scores: "list[Score]", as_json: bool) -> None:
+    """Scores as a table, or as JSON."""
     if as_json:
         typer.echo(json.dumps([asdict(each) for each in scores], ensure_ascii=False, indent=2))
         return
-    _print_table(
+    print_table(
         ("score", "value", "signature"), [(_arrow(each), f"{each.value:.2f}", each.signature) for each in scores]
     )
 
 
-def _print_comparisons(comparisons: "list[Comparison]", as_json: bool) -> None:
+def print_comparisons(comparisons: "list[Comparison]", as_json: bool) -> None:
+    """Two systems beside each other as a table, or as JSON."""
     if as_json:
         typer.echo(json.dumps([asdict(each) for each in comparisons], ensure_ascii=False, indent=2))
         return
@@ -204,14 +206,15 @@ def _print_comparisons(comparisons: "list[Comparison]", as_json: bool) -> None:
         between = f"[{each.interval[0]:+.2f}, {each.interval[1]:+.2f}]" if each.interval else "-"
         numbers = (f"{each.system.value:.2f}", f"{each.baseline.value:.2f}", f"{each.difference:+.2f}", between)
         rows.append((_arrow(each.system), *numbers, f"{each.p_value:.4f}", each.signature))
-    _print_table(("score", "system", "baseline", "difference", "95 %", "p", "signature"), rows)
+    print_table(("score", "system", "baseline", "difference", "95 %", "p", "signature"), rows)
 
 
 def _arrow(score: "Score") -> str:
     return score.name if score.higher_is_better else f"{score.name} (lower is better)"
 
 
-def _print_alignment(result: "AlignmentScore", as_json: bool) -> None:
+def print_alignment(result: "AlignmentScore", as_json: bool) -> None:
+    """The rates of an alignment as a table, or as JSON."""
     rates = {"AER": result.aer, "precision": result.precision, "recall": result.recall, "F1": result.f1}
     if as_json:
         rated = {name.lower(): rate for name, rate in rates.items()}
@@ -219,10 +222,10 @@ def _print_alignment(result: "AlignmentScore", as_json: bool) -> None:
         return
     labels = {"AER": "AER (lower is better)"}
     rows = [(labels.get(name, name), f"{rate:.2%}", result.signature) for name, rate in rates.items()]
-    _print_table(("score", "value", "signature"), rows)
+    print_table(("score", "value", "signature"), rows)
 
 
-def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Columns of plain text, words to the left and numbers to the right; a terminal sees the heads in bold."""
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     for row in [heads, *rows]:

@@ -119,6 +119,25 @@ class Options:
                 raise ValueError(f"a translation has no option '{name}'; {hint}")
         return replace(self, **changes)  # type: ignore[arg-type]
 
+    @property
+    def signature(self) -> str:
+        """How translations are searched for, in the manner of a score's signature: what can change the text."""
+        drawn = f"sample|temperature:{self.temperature:g}|top-k:{self.top_k}|top-p:{self.top_p:g}|min-p:{self.min_p:g}"
+        if self.mbr:
+            first = f"mbr:{self.mbr}|{drawn}|seed:{self.seed}"
+        elif self.sample:
+            first = f"{drawn}|seed:{self.seed}"
+        else:
+            first = f"beam:{self.beam}|length:{self.normalise}-{self.length_penalty:g}"
+        told = [
+            f"{name.replace('_', '-')}:{getattr(self, name):g}"
+            for name in ("coverage_penalty", "no_repeat", "min_length")
+            if getattr(self, name)
+        ]
+        told += [f"groups:{self.groups}"] * (self.groups > 1)
+        told += [name for name in ("prefix", "constraints", "avoid", "terms") if getattr(self, name)]
+        return "|".join([first, *told])
+
     def search(self, most: int = FARTHEST) -> decode.Options:
         """The same in tokens; `most` is what the model can take."""
         drawn = self.mbr or (self.nbest if self.sample else 0)

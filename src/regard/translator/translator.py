@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from pathlib import Path
 from typing import overload
 
@@ -14,7 +15,7 @@ from regard.recipe import Decode
 from regard.text import Tokenizers
 from regard.translator.alignment import Look, Weights
 from regard.translator.assembling import Ranked, assemble
-from regard.translator.engine import Engine, make_engine
+from regard.translator.engine import Engine, EnsembleEngine, make_engine
 from regard.translator.forced import Forced, Pair, cross_taps, evaluating, force
 from regard.translator.jobs import Job, jobs
 from regard.translator.options import FARTHEST, Options, Request
@@ -55,8 +56,8 @@ class Translator:
         self.options = Options.from_recipe(decode or Decode())
         self.look = look or Look.default(cross_taps(model))
         self.engine: Engine = engine or model
-        reads, writes = (_limit(part.embedding) for part in (model.encoder, model.decoder))
-        self.longest, self.most = min(longest, reads), writes
+        self.reads, self.most = (_limit(part.embedding) for part in (model.encoder, model.decoder))
+        self.longest = min(longest, self.reads)
 
     @classmethod
     def from_bundle(cls, bundle: Bundle, precision: str = "auto") -> "Translator":
@@ -70,6 +71,21 @@ class Translator:
             look=Look.from_scores(bundle.scores, cross_taps(bundle.model)),
             engine=make_engine(bundle.model, device, precision),
         )
+
+    def joined_by(self, others: Sequence["Translator"]) -> "Translator":
+        """An ensemble: the models translate together, each token by the mean of their probabilities.
+
+        They may be of different families, but must have the same vocabularies. Alignments are this one's.
+        """
+        for other in others:
+            if other.tokenizers.fingerprint != self.tokenizers.fingerprint:
+                raise ValueError("these runs have different vocabularies, and an ensemble must have one; train them so")
+        joined = copy(self)
+        joined.engine = EnsembleEngine([self.engine, *(other.engine for other in others)])
+        joined.longest, joined.most = (
+            min(getattr(each, name) for each in (self, *others)) for name in ("longest", "most")
+        )
+        return joined
 
     @property
     def device(self) -> torch.device:
