@@ -132,3 +132,23 @@ def test_a_place_without_a_tokenizer_is_refused_with_what_to_name(tmp_path: Path
         Tokenizers.load(tmp_path)
     with pytest.raises(ValueError, match=r"it is not there.*name a run"):
         Tokenizers.load(tmp_path / "none")
+
+
+def test_more_symbols_leave_every_id_what_it_is(joint: Tokenizers) -> None:
+    more = joint.extended(["<2de>", "<2fr>"])
+    line = "the animal did not cross the street"
+    assert more.joint
+    assert len(more.source) == len(joint.source) + 1
+    assert more.source.encode(line) == joint.source.encode(line)
+    assert len(joint.source) in more.source.encode(f"<2fr> {line}")
+
+
+def test_more_symbols_of_two_vocabularies_are_the_sources(separate: Tokenizers) -> None:
+    more = separate.extended(["<2fr>"])
+    assert len(more.source) == len(separate.source) + 1
+    assert more.target is separate.target
+
+
+def test_a_symbol_that_cannot_be_one_is_refused(joint: Tokenizers) -> None:
+    with pytest.raises(ValueError, match="white space"):
+        joint.extended(["<to german>"])

@@ -58,6 +58,11 @@ class Tokenizers:
         source, target = (Tokenizer.learn((pair[side] for pair in kept), size, settings, seed) for side in range(2))
         return cls(source, target)
 
+    def extended(self, symbols: Iterable[str]) -> "Tokenizers":
+        """The same with these symbols on the source's side too, which both sides share where they are joint."""
+        source = self.source.extended(symbols)
+        return Tokenizers(source, source if self.joint else self.target)
+
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder: `joint.model`, or `source.model` and `target.model`, and `tokenizer.json` that names them."""
         sides = {"joint": self.source} if self.joint else {"source": self.source, "target": self.target}

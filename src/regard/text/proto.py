@@ -5,7 +5,7 @@ it normalises (field 3). We read what the library does not tell, and put the res
 where ours are.
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from regard.text.settings import RESERVED, UNK, Settings
@@ -66,6 +66,10 @@ class Model:
         """The same model without some of its symbols."""
         return replace(self, pieces=tuple(p for p in self.pieces if p.type != SYMBOL or p.text not in symbols))
 
+    def extended(self, symbols: Iterable[str]) -> "Model":
+        """The same model with more symbols, whose ids come after all others."""
+        return replace(self, pieces=(*self.pieces, *(_reserved(text, SYMBOL) for text in symbols)))
+
     def lowered(self) -> "Model":
         """The same model, marked as one whose lines are lower-cased first."""
         name = _text(self.normaliser, 1, "nfkc") + _LOWER
@@ -86,7 +90,7 @@ class Model:
         unknown = [piece for piece in self.pieces if piece.type == UNKNOWN]
         if clash or len(unknown) != 1:
             raise ValueError(f"its reserved pieces cannot be mapped to {' '.join(RESERVED)} (clash: {clash})")
-        first = [named.get(text, _control(text)) for text in RESERVED]
+        first = [named.get(text, _reserved(text, CONTROL)) for text in RESERVED]
         first[UNK] = unknown[0]
         rest = [piece for piece in self.pieces if piece not in first]
         return replace(self, pieces=(*first, *rest))
@@ -106,8 +110,8 @@ def read(blob: bytes) -> Model:
     return model
 
 
-def _control(text: str) -> Piece:
-    return Piece(text, CONTROL, ((1, 2, text.encode()), (2, 5, bytes(4)), (3, 0, CONTROL)))
+def _reserved(text: str, kind: int) -> Piece:
+    return Piece(text, kind, ((1, 2, text.encode()), (2, 5, bytes(4)), (3, 0, kind)))
 
 
 def _piece(value: int | bytes) -> Piece:

@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Iterable, Sequence, Sized
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -51,6 +52,12 @@ class Tokenizer:
     ) -> "Tokenizer":
         """Learn a vocabulary of at most `size` ids from a stream of lines."""
         return cls(learn.learn(lines, size, settings or Settings(), seed))
+
+    def extended(self, symbols: Iterable[str]) -> "Tokenizer":
+        """The same with these symbols too; every id it has stays what it is, new ones come after."""
+        new = [symbol for symbol in symbols if symbol not in self.settings.symbols]
+        replace(self.settings, symbols=(*self.settings.symbols, *new))  # refuses what cannot be a symbol
+        return Tokenizer(proto.read(self.model).extended(new).write()) if new else self
 
     def __len__(self) -> int:
         """How many ids there are."""

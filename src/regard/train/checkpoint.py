@@ -66,6 +66,11 @@ def place_of(run: Path, step: int) -> Path:
     return run / FOLDER / _NAME.format(step)
 
 
+def exists(run: Path) -> bool:
+    """Whether a run has any checkpoint, whole or not."""
+    return bool(_found(run))
+
+
 def newest(run: Path) -> tuple[Path | None, list[str]]:
     """The last checkpoint that is whole, and what is wrong with those after it."""
     faults: list[str] = []

@@ -12,7 +12,7 @@ from regard.data.prepare import Watch, gather, lay_out
 from regard.models.cost import parameters
 from regard.recipe import Recipe
 from regard.train.budget import find_budget
-from regard.train.checkpoint import newest
+from regard.train.checkpoint import exists, newest
 from regard.train.compiling import compile_in_place, decide
 from regard.train.cost import flops_per_token, limit
 from regard.train.engine import update
@@ -25,6 +25,7 @@ from regard.train.restore import restore, save
 from regard.train.resume import check_recipe
 from regard.train.schedule import rate
 from regard.train.standing import Standing
+from regard.train.start import adopted, begun, given_tokenizers
 from regard.train.stopping import Stop, claimed, stoppable
 from regard.train.stream import Shape, stream
 from regard.train.validation import validate
@@ -33,19 +34,24 @@ from regard.train.workers import Workers, joined
 Reason = Literal["steps", "patience", "stopped", "time"]
 
 
-def train(recipe: Recipe, run: Path, device: str = "auto", watch: Watch | None = None) -> Iterator[Event]:
+def train(recipe: Recipe, run: Path, device: str = "auto", watch: Watch | None = None) -> Generator[Event]:
     """Train a recipe's model in a run's folder, or go on where it was stopped.
 
     `watch` is told of the preparation of text. Under torchrun every process calls this and gets the events; only the
     first one writes.
     """
+    recipe = adopted(recipe)
     check_recipe(recipe, run)
-    prepared = gather(recipe, run, watch)
+    prepared = gather(recipe, run, watch, tokenizers=given_tokenizers(recipe))
     with joined(device) as workers, claimed(run) if workers.first else nullcontext(), stoppable() as stop:
         workers.same(prepared.tokenizers.fingerprint, "the vocabulary")
         if workers.first:
             lay_out(recipe, prepared)
-        job = assemble(recipe, run, workers, prepared)
+        # Weights taken from elsewhere matter at the very beginning only.
+        model, word = begun(recipe, prepared) if recipe.train.start and not exists(run) else (None, "")
+        job = assemble(recipe, run, workers, prepared, model)
+        if word:
+            yield Noticed(word)
         standing, notices = restore(job)
         yield from map(Noticed, notices)
         if not standing.budget:

@@ -1,0 +1,69 @@
+"""A run small enough to be trained many times over."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.recipe import Recipe, parse
+from regard.train.events import Event
+from regard.train.loop import train
+
+TINY = """
+name = "tiny"
+[data]
+train = [{ to = "de", pairs = 400 }]
+valid = { to = "de", pairs = 12, split = "valid" }
+[text]
+size = 320
+[model]
+width = 16
+inner = 32
+heads = 2
+encoder_layers = 1
+decoder_layers = 1
+dropout = 0.2
+[train]
+steps = 12
+tokens = 512
+every = 4
+warmup = 4
+rate = 1e-2
+precision = "float32"
+translate = 0
+[decode]
+beam = 1
+longest = 0.5
+"""
+
+
+@pytest.fixture
+def tiny() -> Callable[..., Recipe]:
+    """The recipe of a tiny run, with `key=value` overrides."""
+    return lambda *overrides: parse(TINY, overrides, name="tiny")
+
+
+@pytest.fixture
+def trained() -> Callable[[Recipe, Path], list[Event]]:
+    """Train to the end and hand over all that was told."""
+    return lambda recipe, run: list(train(recipe, run, "cpu"))
+
+
+@pytest.fixture(autouse=True)
+def shared_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, own_cache: None) -> None:
+    """One cache for all of these tests, which read the same few corpora."""
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "training-cache"))
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a run's last checkpoint."""
+    from safetensors.torch import load_file
+
+    last = max((run / "checkpoints").glob("step-*"))
+    return {name: each for file in last.glob("*.safetensors") for name, each in load_file(file).items()}
+
+
+def kinds(events: Sequence[Event]) -> list[str]:
+    """What was told, by name."""
+    return [type(event).__name__ for event in events]

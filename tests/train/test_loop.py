@@ -1,0 +1,228 @@
+"""Training from text to a loadable model, and what it tells on the way."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.train.conftest import kinds, weights
+
+from regard.bundle import load_bundle
+from regard.recipe import Recipe
+from regard.train.checkpoint import FOLDER, newest
+from regard.train.events import Event, Finished, Noticed, Progress, Started, Validated
+from regard.train.loop import train
+
+Make = Callable[..., Recipe]
+Train = Callable[[Recipe, Path], list[Event]]
+
+
+def test_training_tells_what_it_does_and_leaves_a_model(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    events = trained(tiny("data.test={to='de', pairs=30, split='test'}"), tmp_path)
+    told = kinds(events)
+    assert told[0] == "Started"
+    assert told[-1] == "Finished"
+    assert told.count("Validated") == told.count("Saved") == 3
+    bundle = load_bundle(tmp_path)
+    assert bundle.scores["training"]["steps"] == 12
+    assert [each["name"] for each in bundle.scores["test"]["scores"]][:2] == ["BLEU", "chrF2"]
+    assert bundle.scores["test"]["sentences"] == 30
+
+
+def test_it_learns(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    events = trained(tiny("train.steps=40", "train.every=40", "model.dropout=0.0"), tmp_path)
+    losses = [event.loss for event in events if isinstance(event, Progress)]
+    assert losses[-1] < losses[0] - 2.0
+
+
+def test_progress_counts_every_target_token_once(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    events = trained(tiny(), tmp_path)
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    last = [event for event in events if isinstance(event, Progress)][-1]
+    assert last.tokens == finished.tokens
+    assert last.step == finished.step == 12
+
+
+def test_validation_translates_and_says_which_weights_were_best(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    validated = [event for event in trained(tiny("train.translate=auto"), tmp_path) if isinstance(event, Validated)]
+    assert [event.step for event in validated] == [4, 8, 12]
+    assert [score.name for score in validated[0].scores] == ["BLEU", "chrF2"]
+    assert all(sample.source and sample.reference for event in validated for sample in event.samples)
+    best = min(validated, key=lambda event: event.loss)
+    assert [event for event in validated if event.best][-1] is best
+
+
+def test_smaller_batches_that_make_the_same_step_learn_the_same(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    """A step of two batches is a step of one twice as large, where each holds the same examples."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        recipe = tiny("train.steps=2", "model.dropout=0.0", "train.accumulate=2", "train.clip=9e9")
+        trained(recipe, tmp_path / "two")
+        found = weights(tmp_path / "two")
+        again = weights_after_whole_steps(recipe)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for name, each in again.items():
+        torch.testing.assert_close(found[f"weights.{name}"], each, rtol=1e-9, atol=1e-9)
+
+
+def weights_after_whole_steps(recipe: Recipe) -> dict[str, torch.Tensor]:
+    """The weights after two updates by hand: both batches of a step in one sum, divided by all their tokens."""
+    from regard.data.prepare import gather
+    from regard.train.job import assemble
+    from regard.train.schedule import rate
+    from regard.train.workers import Workers
+
+    prepared = gather(recipe, Path("unused"))
+    job = assemble(recipe, Path("unused"), Workers(torch.device("cpu")), prepared)
+    adam = torch.optim.AdamW(job.model.parameters(), betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0)
+    steps = job.feed(512).epoch(0)
+    for number in (1, 2):
+        batches = next(steps)
+        loss = torch.zeros(())
+        for batch in batches:
+            logits = job.model(batch.source, batch.target)
+            loss = loss + torch.nn.functional.cross_entropy(
+                logits, batch.labels_N, label_smoothing=recipe.train.smoothing, reduction="sum"
+            )
+        adam.zero_grad()
+        torch.autograd.backward(loss / sum(batch.target_tokens for batch in batches))
+        adam.param_groups[0]["lr"] = rate(recipe.train, number)
+        adam.step()
+    return {name: each.detach() for name, each in job.model.named_parameters()}
+
+
+def test_patience_ends_a_run_that_does_not_get_better(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    events = trained(tiny("train.rate=1e-9", "train.patience=2", "train.steps=100", "train.every=1"), tmp_path)
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    assert finished.reason == "patience"
+    assert finished.step < 20
+
+
+def test_time_ends_a_run_which_is_validated_and_saved_even_so(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    events = trained(tiny("train.minutes=1e-9", "train.steps=100"), tmp_path)
+    assert kinds(events)[-3:] == ["Validated", "Saved", "Finished"]
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    assert finished.reason == "time"
+    assert finished.step < 100
+
+
+def test_bleu_chooses_where_it_is_asked_to(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    validated = [
+        event
+        for event in trained(tiny("train.choose=bleu", "train.translate=auto"), tmp_path)
+        if isinstance(event, Validated)
+    ]
+    assert all(event.scores[0].detail for event in validated)
+    assert validated[0].best
+
+
+def test_without_validation_text_the_last_weights_are_kept(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    recipe = tiny()
+    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"valid": None})})
+    events = trained(recipe, tmp_path)
+    assert "Validated" not in kinds(events)
+    saved, last = load_file(tmp_path / "model.safetensors"), weights(tmp_path)
+    assert all(torch.equal(each, last[f"weights.{name}"]) for name, each in saved.items())
+
+
+def test_the_mean_of_the_last_weights_is_taken_if_it_is_no_worse(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    events = trained(tiny("train.average=2", "train.rate=1e-4"), tmp_path)
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    kept = [load_file(each) for each in sorted((tmp_path / "weights").glob("step-*"))]
+    model = load_file(tmp_path / "model.safetensors")
+    assert len(kept) == 2
+    if finished.scores["weights"].startswith("mean"):
+        means = {name: (kept[0][name] + kept[1][name]) / 2 for name in model}
+        torch.testing.assert_close(model, means)
+    else:
+        assert all(torch.equal(each, kept[1][name]) for name, each in model.items())
+
+
+def test_a_moving_average_lags_behind_the_weights(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    trained(tiny("train.ema=0.9"), tmp_path)
+    last, model = weights(tmp_path), load_file(tmp_path / "model.safetensors")
+    name = "output.weight" if "output.weight" in model else next(iter(model))
+    assert torch.equal(model[name], last[f"average.{name}"])
+    assert not torch.equal(model[name], last[f"weights.{name}"])
+
+
+def test_only_so_many_checkpoints_are_kept(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    trained(tiny("train.keep=1"), tmp_path)
+    assert [each.name for each in (tmp_path / FOLDER).iterdir()] == ["step-00000012"]
+
+
+def test_auto_finds_a_batch_once_and_remembers_it(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    events = trained(tiny("train.tokens=auto"), tmp_path)
+    assert any(isinstance(event, Noticed) and "tokens fit" in event.message for event in events)
+    again = trained(tiny("train.tokens=auto", "train.steps=13"), tmp_path)
+    assert not any(isinstance(event, Noticed) for event in again)
+    place, _ = newest(tmp_path)
+    assert place is not None
+    assert json.loads((place / "notes.json").read_text())["standing"]["budget"] >= 1024
+
+
+def test_a_loss_that_is_no_number_ends_with_a_word_on_what_to_do(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"not a number.*step-00000001.*is whole.*lower train.rate"):
+        trained(
+            tiny("train.rate=1e30", "train.clip=1e30", "train.warmup=0", "train.steps=50", "train.every=1"), tmp_path
+        )
+    place, faults = newest(tmp_path)
+    assert place is not None
+    assert faults == []
+
+
+@pytest.mark.parametrize(
+    "word", ["train.optimiser=muon", "train.rdrop=2.0", "text.sampling=0.1", "train.precision=bfloat16"]
+)
+def test_every_way_of_learning_learns(word: str, tiny: Make, trained: Train, tmp_path: Path) -> None:
+    events = trained(tiny(word), tmp_path)
+    losses = [event.loss for event in events if isinstance(event, Validated)]
+    assert losses[-1] < losses[0]
+
+
+def test_a_run_begun_from_another_starts_with_its_weights(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    trained(tiny(), tmp_path / "old")
+    more = tiny(f"train.start='{tmp_path / 'old'}'", 'text.symbols=["<2de>"]', "train.steps=1", "train.rate=1e-12")
+    events = trained(more, tmp_path / "new")
+    assert any(isinstance(event, Noticed) and "begun from" in event.message for event in events)
+    old, new = load_file(tmp_path / "old" / "model.safetensors"), load_file(tmp_path / "new" / "model.safetensors")
+    for name, each in old.items():
+        torch.testing.assert_close(new[name][: each.shape[0]], each)
+    started = next(event for event in events if isinstance(event, Started))
+    assert started.vocabulary == (321, 321)
+    assert started.recipe.text.symbols == ("<2de>",)
+
+
+def test_a_new_vocabulary_keeps_the_vectors_of_pieces_known_before(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    trained(tiny(), tmp_path / "old")
+    more = tiny(f"train.start='{tmp_path / 'old'}'", "train.vocabulary=new", "text.size=330", "train.steps=1")
+    more = more.model_copy(update={"train": more.train.model_copy(update={"rate": 1e-12})})
+    trained(more, tmp_path / "new")
+    one, other = load_bundle(tmp_path / "old"), load_bundle(tmp_path / "new")
+    piece = one.tokenizers.source.piece(300)
+    torch.testing.assert_close(
+        one.model.encoder.embedding.weight[300],
+        other.model.encoder.embedding.weight[other.tokenizers.source.id(piece)],
+    )
+
+
+def test_a_run_begun_from_another_model_says_what_differs(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    trained(tiny(), tmp_path / "old")
+    with pytest.raises(ValueError, match=r"model.inner is 32 there and 64 here"):
+        trained(tiny(f"train.start='{tmp_path / 'old'}'", "model.inner=64"), tmp_path / "new")
+
+
+def test_two_trainings_in_one_folder_are_refused(tiny: Make, tmp_path: Path) -> None:
+    first = train(tiny(), tmp_path, "cpu")
+    next(first)
+    with pytest.raises(ValueError, match="another process trains"):
+        next(train(tiny(), tmp_path, "cpu"))
+    first.close()
+    next(train(tiny(), tmp_path, "cpu"))
