@@ -75,7 +75,7 @@ class Kept:
         """The rows of several memories, made equally long by places nobody may look at."""
         keys = max(each.k_BHKE.shape[2] for each in several)
 
-        def longer(x: Tensor, dim: int, fill: float) -> Tensor:
+        def longer(x: Tensor, dim: int, fill: float | bool) -> Tensor:
             behind = [0, 0] * (x.ndim - 1 - dim) + [0, keys - x.shape[dim]]
             return nn.functional.pad(x, behind, value=fill)
 

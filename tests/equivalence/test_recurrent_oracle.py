@@ -1,0 +1,268 @@
+"""The recurrent families beside plain loops in numpy, from the papers' equations; only the weights are shared."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from regard.models.recurrent.outline import Bahdanau, Luong, Sutskever
+from regard.models.seq2seq import Seq2Seq
+from regard.nn.ragged import Layout, Ragged
+from regard.nn.recurrent import Packing, Recurrence
+from regard.nn.tap import recording
+
+Array = NDArray[np.float64]
+Weights = dict[str, Array]
+Cell = Callable[[Array, list[Array]], list[Array]]
+SOURCE, TARGET = [3, 1, 4, 1, 5, 9, 2, 6], [1, 8, 2, 7]
+
+
+def sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def softmax(x: Array) -> Array:
+    shifted = np.exp(x - x.max())
+    return np.asarray(shifted / shifted.sum())
+
+
+def randomised(model: nn.Module) -> Weights:
+    """Every weight random and none small, in double precision."""
+    torch.manual_seed(2)
+    for weight in model.double().eval().parameters():
+        nn.init.normal_(weight, std=0.5)
+    return {name: weight.detach().numpy() for name, weight in model.state_dict().items()}
+
+
+def cell_of(w: Weights, prefix: str, suffix: str) -> Cell:
+    """One step of a layer: LSTM (Hochreiter & Schmidhuber 1997; Graves 2013, eq. 7 to 11, no peepholes) or GRU."""
+    wi, wh = w[f"{prefix}.weight_ih_{suffix}"], w[f"{prefix}.weight_hh_{suffix}"]
+    bi, bh = w[f"{prefix}.bias_ih_{suffix}"], w[f"{prefix}.bias_hh_{suffix}"]
+
+    def lstm(x: Array, state: list[Array]) -> list[Array]:
+        h, c = state
+        i, f, g, o = np.split(wi @ x + bi + wh @ h + bh, 4)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        return [sigmoid(o) * np.tanh(c), c]
+
+    def gru(x: Array, state: list[Array]) -> list[Array]:
+        (h,) = state
+        (ri, zi, ni), (rh, zh, nh) = np.split(wi @ x + bi, 3), np.split(wh @ h + bh, 3)
+        z, n = sigmoid(zi + zh), np.tanh(ni + sigmoid(ri + rh) * nh)
+        return [(1 - z) * n + z * h]
+
+    return lstm if wh.shape[0] == 4 * wh.shape[1] else gru
+
+
+def rest(w: Weights, prefix: str) -> list[Array]:
+    wh = w[f"{prefix}.weight_hh_l0"]
+    return [np.zeros(wh.shape[1])] * (2 if wh.shape[0] == 4 * wh.shape[1] else 1)
+
+
+def layers_of(w: Weights, prefix: str) -> int:
+    return sum(name.startswith(f"{prefix}.weight_ih_l") for name in w)
+
+
+def vectors(w: Weights, side: str, ids: list[int]) -> list[Array]:
+    table = w[f"{side}.embedding.weight"]
+    return [table[i] * np.sqrt(table.shape[1]) for i in ids]
+
+
+def read_stack(w: Weights, xs: list[Array]) -> tuple[list[Array], list[list[Array]]]:
+    """States of the top layer in the order read, and where each layer ends."""
+    prefix, ends = "encoder.recurrence.cells", []
+    for layer in range(layers_of(w, prefix)):
+        cell, state, out = cell_of(w, prefix, f"l{layer}"), rest(w, prefix), []
+        for x in xs:
+            state = cell(x, state)
+            out.append(state[0])
+        xs = out
+        ends.append(state)
+    return xs, ends
+
+
+def step_stack(w: Weights, x: Array, states: list[list[Array]]) -> tuple[Array, list[list[Array]]]:
+    after = []
+    for layer, state in enumerate(states):
+        after.append(cell_of(w, "decoder.recurrence.cells", f"l{layer}")(x, state))
+        x = after[-1][0]
+    return x, after
+
+
+def said(model: Seq2Seq) -> Array:
+    logits: Array = model(Ragged.from_list([SOURCE]), Ragged.from_list([TARGET])).detach().numpy()
+    return logits
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("backwards", [True, False])
+def test_sutskever_is_the_loop(cell: str, backwards: bool) -> None:
+    """§2: the last state is where the decoder begins, and all it knows; §3.3: the source may be read from its end."""
+    model = Sutskever(7, 5, layers=3, cell=cell, backwards=backwards).seq2seq(10, 10)
+    w = randomised(model)
+    xs = vectors(w, "encoder", SOURCE)
+    _, states = read_stack(w, xs[::-1] if backwards else xs)
+    expected = []
+    for y in vectors(w, "decoder", TARGET):
+        top, states = step_stack(w, y, states)
+        expected.append(w["output.weight"] @ top)
+    np.testing.assert_allclose(said(model), expected)
+
+
+def soft_alignment(w: Weights, s: Array, hs: list[Array]) -> tuple[Array, Array]:
+    """α and c (eq. 5 and 6), with a(s, h) = vᵀ tanh(W s + U h) (§A.1.2)."""
+    a = "decoder.cell.cross.score"
+    wq, uk, v = w[f"{a}.from_query.weight"], w[f"{a}.from_key.weight"], w[f"{a}.outer.weight"][0]
+    alpha = softmax(np.array([v @ np.tanh(wq @ s + uk @ h) for h in hs]))
+    return alpha, sum((each * h for each, h in zip(alpha, hs, strict=True)), np.zeros_like(hs[0]))
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("readout", ["maxout", "linear"])
+def test_bahdanau_is_the_loop(cell: str, readout: str) -> None:
+    """§3 and appendix A of Bahdanau et al. 2015; the read-out takes s_i, as eq. 4 has it."""
+    model = Bahdanau(6, 5, cell=cell, readout=readout, readout_width=4).seq2seq(10, 10)
+    w = randomised(model)
+    xs, prefix = vectors(w, "encoder", SOURCE), "encoder.recurrence.cells"
+    ways = []
+    for order, suffix in ((xs, "l0"), (xs[::-1], "l0_reverse")):
+        state, out = rest(w, prefix), []
+        for x in order:
+            state = cell_of(w, prefix, suffix)(x, state)
+            out.append(state[0])
+        ways.append(out)
+    hs = [np.concatenate(both) for both in zip(ways[0], ways[1][::-1], strict=True)]
+    first = np.tanh(w["decoder.bridge.weight"] @ ways[1][-1] + w["decoder.bridge.bias"])
+    state, expected, alphas = [first, *rest(w, prefix)[1:]], [], []
+    for y in vectors(w, "decoder", TARGET):
+        alpha, c = soft_alignment(w, state[0], hs)  # from the state before this step
+        state = cell_of(w, "decoder.cell.recurrence.cells", "l0")(np.concatenate([y, c]), state)
+        t = w["decoder.readout.mix.weight"] @ np.concatenate([state[0], y, c]) + w["decoder.readout.mix.bias"]
+        if readout == "maxout":
+            t = np.array([max(t[2 * j], t[2 * j + 1]) for j in range(4)])
+        expected.append(w["output.weight"] @ t)
+        alphas.append(alpha)
+    with recording(model, "decoder.*.cross.weights") as seen:
+        np.testing.assert_allclose(said(model), expected)
+    np.testing.assert_allclose(seen["decoder.cell.cross.weights"][0][0, 0].detach(), alphas)
+
+
+def score(w: Weights, kind: str, h: Array, s: Array) -> float:
+    """Luong et al. 2015, §3.1: dot, general, concat."""
+    a = "decoder.top.cross.score"
+    if kind == "dot":
+        return float(h @ s)
+    if kind == "bilinear":
+        return float(h @ w[f"{a}.weight"] @ s)
+    both = np.concatenate([w[f"{a}.from_query.weight"], w[f"{a}.from_key.weight"]], 1)
+    return float(w[f"{a}.outer.weight"][0] @ np.tanh(both @ np.concatenate([h, s])))
+
+
+def aligned(w: Weights, kind: str, h: Array, hs: list[Array], reach: int | None) -> Array:
+    """Weights of all source states: global, or local-p (§3.2, eq. 9 and 10)."""
+    if reach is None:
+        return softmax(np.array([score(w, kind, h, s) for s in hs]))
+    f = "decoder.top.cross.focus"
+    inner = np.tanh(w[f"{f}.inner.weight"] @ h)
+    p = len(hs) * float(sigmoid(w[f"{f}.outer.weight"] @ inner)[0])
+    window = [j for j in range(len(hs)) if p - reach <= j <= p + reach]
+    inside = softmax(np.array([score(w, kind, h, hs[j]) for j in window]))
+    weights, deviation = np.zeros(len(hs)), reach / 2
+    for j, each in zip(window, inside, strict=True):
+        weights[j] = each * np.exp(-((j - p) ** 2) / (2 * deviation**2))
+    return weights
+
+
+LUONGS: list[dict[str, Any]] = [
+    {"score": "dot", "feeding": False},
+    {"score": "dot", "feeding": True},
+    {"score": "bilinear", "feeding": False, "backwards": False},
+    {"score": "bilinear", "feeding": True},
+    {"score": "additive", "feeding": False},
+    {"score": "additive", "feeding": True, "cell": "gru"},
+    {"score": "bilinear", "feeding": True, "reach": 2},
+    {"score": "dot", "feeding": False, "reach": 1},
+    {"score": "additive", "feeding": True, "reach": 3, "backwards": False},
+]
+
+
+@pytest.mark.parametrize("told", LUONGS, ids=str)
+def test_luong_is_the_loop(told: dict[str, Any]) -> None:
+    """§3 of Luong et al. 2015: h̃ = tanh(W_c [c; h]) (eq. 5), fed to the next step beside its token (§3.3)."""
+    outline = Luong(6, 5, layers=2, **told)
+    model = outline.seq2seq(10, 10)
+    w = randomised(model)
+    xs = vectors(w, "encoder", SOURCE)
+    hs, states = read_stack(w, xs[::-1] if outline.backwards else xs)
+    hs = hs[::-1] if outline.backwards else hs
+    vector, expected, tables = np.zeros(6), [], []
+    for y in vectors(w, "decoder", TARGET):
+        h, states = step_stack(w, np.concatenate([y, vector]) if outline.feeding else y, states)
+        weights = aligned(w, outline.score, h, hs, outline.reach)
+        c = sum((each * s for each, s in zip(weights, hs, strict=True)), np.zeros(6))
+        vector = np.tanh(w["decoder.top.combine.weight"] @ np.concatenate([c, h]))
+        expected.append(w["output.weight"] @ vector)
+        tables.append(weights)
+    np.testing.assert_allclose(said(model), expected)
+    with recording(model, "decoder.*.cross.weights") as seen:
+        np.testing.assert_allclose(said(model), expected)
+    np.testing.assert_allclose(seen["decoder.top.cross.weights"][0][0, 0].detach(), tables)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("both", [False, True])
+def test_a_recurrence_over_a_ragged_batch_is_torchs_over_each_sequence(
+    kind: type[nn.LSTM] | type[nn.GRU], both: bool
+) -> None:
+    mine = Recurrence(kind.__name__.lower(), 4, 5, layers=2, both=both).double()
+    theirs = kind(4, 5, 2, bidirectional=both).double()
+    randomised(mine)
+    theirs.load_state_dict(mine.cells.state_dict())
+    layout = Layout.from_lengths([3, 0, 7, 1, 3])
+    x = torch.randn(layout.tokens, 4, dtype=torch.float64)
+    states, last = mine(x, Packing.of(layout), mine.rest(5, x))
+    for row, (given, got) in enumerate(zip(Ragged(x, layout).to_list(), Ragged(states, layout).to_list(), strict=True)):
+        if len(given):
+            out, end = theirs(given)
+            torch.testing.assert_close(got, out)
+            for part, expected in zip(last, end if isinstance(end, tuple) else (end,), strict=True):
+                torch.testing.assert_close(part[:, row], expected)
+        else:
+            assert not any(bool(part[:, row].any()) for part in last)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_steps_of_a_recurrence_are_the_whole_of_it(kind: str) -> None:
+    mine = Recurrence(kind, 4, 5, layers=3).double()
+    randomised(mine)
+    layout = Layout.from_lengths([6])
+    x = torch.randn(6, 4, dtype=torch.float64)
+    states, last = mine(x, Packing.of(layout), mine.rest(1, x))
+    hidden, tops = mine.rest(1, x), []
+    for each in x:
+        top, hidden = mine.step(each[None], hidden)
+        tops.append(top[0])
+    torch.testing.assert_close(torch.stack(tops), states)
+    for one, other in zip(hidden, last, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_read_backwards_a_source_is_its_mirror_image() -> None:
+    mine = Recurrence("lstm", 4, 5).double()
+    layout = Layout.from_lengths([4, 2])
+    x = torch.randn(6, 4, dtype=torch.float64)
+    mirrored = torch.cat([x[:4].flip(0), x[4:].flip(0)])
+    backwards, last = mine(x, Packing.of(layout, backwards=True), mine.rest(2, x))
+    forwards, expected = mine(mirrored, Packing.of(layout), mine.rest(2, x))
+    torch.testing.assert_close(backwards[:4], forwards[:4].flip(0))
+    torch.testing.assert_close(backwards[4:], forwards[4:].flip(0))
+    torch.testing.assert_close(last[1], expected[1])
+
+
+def test_a_cell_nobody_knows_is_refused() -> None:
+    with pytest.raises(ValueError, match="no cell 'elman'; it may be lstm or gru"):
+        Recurrence("elman", 4, 5)
