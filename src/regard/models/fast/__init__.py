@@ -26,6 +26,7 @@ from regard.models.fast.engine import Engine, OwnEngine
 from regard.models.fast.indexed import IndexedEngine
 from regard.models.fast.linear import Precision
 from regard.models.fast.parts import stacks_of
+from regard.models.fast.static import StaticEngine
 
 __all__ = ["Engine", "Precision", "engine"]
 
@@ -39,4 +40,6 @@ def engine(model: torch.nn.Module, device: torch.device | str = "cpu", precision
     stacks = stacks_of(model)
     if where.type == "cpu" and stacks is not None and gaze.available():
         return IndexedEngine(stacks, precision)
+    if where.type == "cuda" and stacks is not None:
+        return StaticEngine(stacks, where, precision)
     return OwnEngine(model, where, precision)

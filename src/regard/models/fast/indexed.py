@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional
 
 from regard.models.beams import check_lines
 from regard.models.fast.engine import check_beams
@@ -24,13 +23,14 @@ from regard.models.fast.parts import (
     Stacks,
     Turn,
     blocks_of,
+    filled_output,
     norm_of,
     stream_of,
     turn_at,
 )
 from regard.models.fast.pool import Pool
 from regard.models.fast.search import Search, absorb, take, trim
-from regard.models.fast.top import BLOCK, top_of
+from regard.models.fast.top import top_of
 from regard.nn.attention.dense import dense
 from regard.nn.attention.multihead import CrossAttention
 from regard.nn.attention.plan import Cells, plan
@@ -124,7 +124,8 @@ class IndexedEngine:
         ]
         self.encoder_norm, self.decoder_norm = norm_of(model.encoder.norm, dtype), norm_of(model.decoder.norm, dtype)
         self.vocabulary, self.width = model.output.weight.shape
-        self.output = pack(*_filled(model.output.weight, model.output.bias), precision)
+        weight, bias = filled_output(model.output)
+        self.output = pack(weight, bias, precision)
         first = self.decoder_layers[0]
         self.heads, self.sizes = first.own.heads, first.own.sizes
         self.cross_heads, self.cross_sizes = first.cross.heads, first.cross.sizes
@@ -255,15 +256,6 @@ class IndexedEngine:
             shade_RHS = state.shade_BS.repeat_interleave(state.beams, 0)[:, None]
             state.at_memory = Gaze.over(rows_RS, shade_RHS, self.cross_heads, state.memory.lines)
         return state.at_memory
-
-
-def _filled(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The output filled up to whole blocks with tokens that never come."""
-    missing = -weight.shape[0] % BLOCK
-    if not missing:
-        return weight, bias
-    bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
-    return functional.pad(weight, (0, 0, 0, missing)), functional.pad(bias, (0, missing), value=-torch.inf)
 
 
 def _in_cells(q_NHE: Tensor, k_NF: Tensor, v_NF: Tensor, cells: Cells, heads: Heads) -> Tensor:

@@ -1,5 +1,6 @@
 """The parts of a Transformer as an engine runs them: weights packed, no dropout, no taps."""
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.models.fast.linear import Linear, Precision, dtype_of, pack
+from regard.models.fast.top import BLOCK
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Stack
 from regard.nn.attention.multihead import MultiHeadAttention, SelfAttention
@@ -24,34 +26,34 @@ Turn = tuple[Tensor, Tensor]
 """Cosine and sine of the angles by which rotary positions turn queries and keys."""
 
 
-def norm_of(module: nn.Module, dtype: torch.dtype) -> Norm:
+def norm_of(module: nn.Module, dtype: torch.dtype, device: torch.device | str = "cpu") -> Norm:
     """A normalisation with its weights in this number format."""
     match module:
         case nn.Identity():
             return lambda x: x
         case nn.LayerNorm():
-            weight, bias = _cast(module.weight, dtype), _cast(module.bias, dtype)
+            weight, bias = _cast(module.weight, dtype, device), _cast(module.bias, dtype, device)
             return lambda x: torch.layer_norm(x, module.normalized_shape, weight, bias, module.eps)
         case nn.RMSNorm():
-            weight = _cast(module.weight, dtype)
+            weight = _cast(module.weight, dtype, device)
             return lambda x: torch.rms_norm(x, module.normalized_shape, weight, module.eps)
         case ScaleNorm():
-            weight = _cast(module.weight, dtype)
+            weight = _cast(module.weight, dtype, device)
             return lambda x: weight * functional.normalize(x, dim=-1, eps=module.eps)
     raise TypeError(f"no engine knows the norm {type(module).__name__}")
 
 
-def _cast(weight: Tensor, dtype: torch.dtype) -> Tensor:
+def _cast(weight: Tensor, dtype: torch.dtype, device: torch.device | str) -> Tensor:
     """A weight in another number format, apart from what is trained."""
-    return weight.detach().to(dtype)
+    return weight.detach().to(device, dtype)
 
 
 class Around:
     """A residual connection with its norm."""
 
-    def __init__(self, residual: Residual, dtype: torch.dtype) -> None:
+    def __init__(self, residual: Residual, dtype: torch.dtype, device: torch.device | str = "cpu") -> None:
         """Take the norm from a trained one."""
-        self.norm, self.first = norm_of(residual.norm, dtype), residual.norm_first
+        self.norm, self.first = norm_of(residual.norm, dtype, device), residual.norm_first
 
     def enter(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """What the sub-layer is given."""
@@ -127,29 +129,35 @@ class Inner:
 class Embedder:
     """From ids and positions to vectors; positions are computed once for as many as were ever asked for."""
 
-    def __init__(self, embedding: Embedding, dtype: torch.dtype) -> None:
-        """Look tokens up in the trained matrix itself."""
-        self.weight, self.scale, self.join = embedding.weight.detach(), embedding.scale, embedding.join
-        self.position, self.check, self.dtype = embedding.position, embedding.check, dtype
-        self.norm = norm_of(embedding.norm, self.weight.dtype)
-        self.places_TD: Tensor | None = None
+    def __init__(self, embedding: Embedding, dtype: torch.dtype, device: torch.device | str = "cpu") -> None:
+        """Look tokens up in the trained matrix itself, if it is on this device."""
+        self.weight, self.scale, self.join = embedding.weight.detach().to(device), embedding.scale, embedding.join
+        self.position, self.check, self.dtype, self.device = embedding.position, embedding.check, dtype, device
+        self.norm = norm_of(embedding.norm, self.weight.dtype, device)
+        self.places_TD, self.older = self.weight.new_empty(0, 0), list[Tensor]()
 
     def __call__(self, ids_N: Int[Tensor, " N"], position_N: Int[Tensor, " N"], longest: int) -> Float[Tensor, "N D"]:
         """The vector of each id at its position, of which none is beyond `longest`."""
         token_ND = functional.embedding(ids_N, self.weight) * self.scale
         if self.position is not None:
-            place_ND = functional.embedding(position_N, self._places(longest))
+            self.prepare(longest)
+            if self.position.limit is not None:  # padding may stand beyond the last position there is
+                position_N = position_N.clamp(max=self.position.limit - 1)
+            place_ND = functional.embedding(position_N, self.places_TD)
             token_ND = token_ND + place_ND if self.join == "sum" else torch.cat([token_ND, place_ND], -1)
         return self.norm(token_ND).to(self.dtype)
 
-    def _places(self, longest: int) -> Float[Tensor, "T D"]:
-        """The vectors of the first positions."""
-        assert self.position is not None
-        if self.places_TD is None or self.places_TD.shape[0] < longest:
-            limit = self.position.limit
-            many = max(64, 2 * longest) if limit is None else limit
-            self.places_TD = self.position(torch.arange(many, device=self.weight.device), self.weight).detach()
-        return self.places_TD
+    def prepare(self, longest: int) -> None:
+        """Compute the vectors of the first positions; none is beyond the last that was learned."""
+        if self.position is None or self.places_TD.shape[0] >= min(longest, self.position.limit or longest):
+            return
+        many = self.position.limit or max(64, 2 * longest)
+        position_T = torch.arange(many, device=self.device)
+        position = (
+            copy.deepcopy(self.position).to(self.device) if isinstance(self.position, nn.Module) else self.position
+        )
+        self.older.append(self.places_TD)  # captured programs still read it
+        self.places_TD = position(position_T, self.weight).detach()
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +193,16 @@ def _alike(attentions: Sequence[MultiHeadAttention]) -> bool:
     shapes = {(each.heads, each.key_size, each.value_size) for each in attentions}
     products = [each.score.scale is not None or isinstance(each.score, Bilinear) for each in attentions]
     return len(shapes) == 1 and all(products)
+
+
+def filled_output(output: Output) -> tuple[Tensor, Tensor | None]:
+    """The output's weight and bias, filled up to whole blocks with tokens that never come."""
+    weight, bias = output.weight.detach(), None if output.bias is None else output.bias.detach()
+    missing = -weight.shape[0] % BLOCK
+    if not missing:
+        return weight, bias
+    bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
+    return functional.pad(weight, (0, 0, 0, missing)), functional.pad(bias, (0, missing), value=-torch.inf)
 
 
 def stream_of(precision: Precision) -> tuple[torch.dtype, torch.dtype]:

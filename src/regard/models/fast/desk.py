@@ -1,0 +1,168 @@
+"""Tensors of fixed shape in which a search takes place on CUDA, so that what is computed in them can be captured.
+
+The keys of a sentence's W rows lie side by side, W for each step, and each row has a mask of those it descends from:
+when beams change places only masks do, and all W rows read a sentence's keys together.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from regard.models.fast.top import top_of
+
+KERNELS = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]  # cuDNN would compile one for each shape
+WARM = 2  # runs before a capture, in which kernels choose and allocate what they need
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Room for so many sentences, rows of each, source places and steps."""
+
+    sentences: int
+    beams: int
+    source: int
+    steps: int
+
+    def holds(self, other: "Shape") -> bool:
+        """Whether another shape fits into this one."""
+        fits = self.sentences >= other.sentences and self.source >= other.source and self.steps >= other.steps
+        return fits and self.beams == other.beams
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a model needs kept: layers, and heads with their key and value sizes, own and of the memory."""
+
+    layers: int
+    own: tuple[int, int, int]
+    memory: tuple[int, int, int]
+
+
+class Desk:
+    """One search's tensors, and the graphs captured over them."""
+
+    def __init__(self, shape: Shape, sizes: Sizes, dtype: torch.dtype, device: torch.device) -> None:
+        """Lay everything out, all zero: padding is computed on too, and must be numbers."""
+        self.shape, self.device = shape, device
+        B, W, S, T = shape.sentences, shape.beams, shape.source, shape.steps
+
+        def tables(heads: int, places: int, size: int) -> list[Tensor]:
+            return [torch.zeros(B, heads, places, size, dtype=dtype, device=device) for _ in range(sizes.layers)]
+
+        self.own_keys, self.own_values = (tables(sizes.own[0], T * W, size) for size in sizes.own[1:])
+        self.keys, self.values = (tables(sizes.memory[0], S, size) for size in sizes.memory[1:])
+        self.source_BS = torch.zeros(B, S, dtype=torch.int64, device=device)
+        self.length_B = torch.zeros(B, dtype=torch.int64, device=device)
+        self.seen_BWK = torch.zeros(B, W, T * W, dtype=torch.bool, device=device)
+        self.token_R = torch.zeros(B * W, dtype=torch.int64, device=device)
+        self.position_R = torch.zeros(B * W, dtype=torch.int64, device=device)
+        self.clock = torch.zeros((), dtype=torch.int64, device=device)
+        self.path_RT = torch.zeros(B * W, T, dtype=torch.int64, device=device)
+        self.logprob_RT = torch.zeros(B * W, T, dtype=torch.float64, device=device)
+        self.done_R = torch.zeros(B * W, dtype=torch.bool, device=device)
+        self.said: dict[str, tuple[Tensor, ...]] = {}
+        """What the last run of each program left."""
+        self.graphs: dict[str, torch.cuda.CUDAGraph] = {}
+
+    def run(self, name: str, program: Callable[["Desk"], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        """Run a program over these tensors: captured at its first time, played again from then on.
+
+        What it gives is overwritten by its next run.
+        """
+        if self.device.type != "cuda":
+            self.said[name] = program(self)
+        else:
+            if name not in self.graphs:
+                self._capture(name, program)
+            self.graphs[name].replay()
+        return self.said[name]
+
+    def _capture(self, name: str, program: Callable[["Desk"], tuple[Tensor, ...]]) -> None:
+        """Record what a program does on the device; the runs before it leave no trace."""
+        before = [(each, each.clone()) for each in (self.clock, self.position_R, self.token_R, self.done_R)]
+
+        def restore() -> None:
+            for tensor, was in before:
+                tensor.copy_(was)
+
+        aside: torch.cuda.Stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        aside.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(aside):
+            for _ in range(WARM):
+                with sdpa_kernel(KERNELS):
+                    program(self)
+                restore()
+        torch.cuda.current_stream(self.device).wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"), sdpa_kernel(KERNELS):
+            self.said[name] = program(self)
+        self.graphs[name] = graph
+
+    def own_mask(self, places: int, slopes_H: Float[Tensor, " H"], dtype: torch.dtype) -> Float[Tensor, "B H2 W K"]:
+        """What is added to scores of the first `places` own places, the new token's among them."""
+        B, W = self.shape.sentences, self.shape.beams
+        new_W = self.clock * W + torch.arange(W, device=self.device)
+        self.seen_BWK.scatter_(2, new_W.view(1, W, 1).expand(B, W, 1), True)
+        seen_BHWK = self.seen_BWK[:, None, :, :places]
+        bias = torch.zeros((), dtype=dtype, device=self.device)
+        if slopes_H.numel():
+            ahead_K = (torch.arange(places, device=self.device) // W - self.clock).abs()
+            bias = (-slopes_H[:, None, None] * ahead_K).to(dtype)
+        return torch.where(seen_BHWK, bias, bias.new_full((), -torch.inf))
+
+    def memory_mask(self, dtype: torch.dtype) -> Float[Tensor, "B 1 1 S"]:
+        """What is added to scores of the source's places; who has none looks at the first, which is zero."""
+        seen_BS = self.real() | (torch.arange(self.shape.source, device=self.device) == 0)
+        return torch.zeros_like(seen_BS, dtype=dtype).masked_fill(~seen_BS, -torch.inf)[:, None, None]
+
+    def real(self) -> Bool[Tensor, "B S"]:
+        """Which places of the source are tokens."""
+        return torch.arange(self.shape.source, device=self.device) < self.length_B[:, None]
+
+    def write(self, layer: int, k_BHWE: Float[Tensor, "B H W E"], v_BHWE: Float[Tensor, "B H W E2"]) -> None:
+        """Keep the new tokens' keys and values of a layer."""
+        new_W = self.clock * self.shape.beams + torch.arange(self.shape.beams, device=self.device)
+        self.own_keys[layer].index_copy_(2, new_W, k_BHWE)
+        self.own_values[layer].index_copy_(2, new_W, v_BHWE)
+
+    def tick(self) -> None:
+        """One step further."""
+        self.clock.add_(1)
+        self.position_R.add_(1)
+
+    def reorder(self, lines_B: Int[Tensor, " B"], parent_BW: Int[Tensor, "B W"]) -> None:
+        """Let the rows of these sentences go on from those parents."""
+        seen_BWK = self.seen_BWK.index_select(0, lines_B)
+        chosen_BWK = seen_BWK.gather(1, parent_BW[:, :, None].expand(-1, -1, seen_BWK.shape[2]))
+        self.seen_BWK.index_copy_(0, lines_B, chosen_BWK)
+
+    def take_in(self, there: slice, other: "Desk", lines_B: Int[Tensor, " B"], span: tuple[int, int, int]) -> None:
+        """Copy sentences of another desk to these places; `span` is their first and last step, and where the last goes.
+
+        The other desk may be this one only where no place is both read and written.
+        """
+        W, (first, last, end) = self.shape.beams, span
+        source, old = other.shape.source, slice(first * W, last * W)
+        new = slice((end - last + first) * W, end * W)
+        for layer in range(len(self.keys)):
+            for mine, theirs in ((self.keys, other.keys), (self.values, other.values)):
+                mine[layer][there, :, :source] = theirs[layer][lines_B]
+            for mine, theirs in ((self.own_keys, other.own_keys), (self.own_values, other.own_values)):
+                mine[layer][there, :, new] = theirs[layer][lines_B, :, old]
+        self.source_BS[there, :source] = other.source_BS[lines_B]
+        self.length_B[there] = other.length_B[lines_B]
+        self.seen_BWK[there] = False
+        self.seen_BWK[there, :, new] = other.seen_BWK[lines_B, :, old]
+        position_BW = self.position_R.view(-1, W)
+        position_BW[there] = other.position_R.view(-1, W)[lines_B]
+
+
+def best(logits_RV: Float[Tensor, "R V"], k: int) -> tuple[Tensor, ...]:
+    """All log-probabilities where k is 0, else the k best and their tokens."""
+    if k == 0:
+        return (logits_RV.to(torch.promote_types(logits_RV.dtype, torch.float32)).log_softmax(-1),)
+    return top_of(logits_RV, k)

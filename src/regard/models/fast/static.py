@@ -1,0 +1,294 @@
+"""A Transformer on CUDA: every shape fixed, so that a step is one graph of kernels, launched as a whole.
+
+At one sentence a step's arithmetic takes microseconds, and launching its hundred kernels one by one takes milliseconds:
+captured, they follow each other without the host. Batches are filled up to round sizes, so that few graphs are
+captured; what fills them is computed and ignored. On a CPU the same programs run uncaptured, which serves tests.
+"""
+
+import weakref
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.models.beams import check_lines
+from regard.models.fast.desk import Desk, Shape, Sizes, best
+from regard.models.fast.engine import check_beams
+from regard.models.fast.linear import Precision
+from regard.models.fast.parts import Embedder, Stacks, blocks_of, filled_output, norm_of, turn_at
+from regard.models.fast.rectangle import Kind, StaticLayer
+from regard.nn.ragged import Ragged
+
+STEPS, PLACES = 64, 16  # steps and source places come in powers of two from these on
+GLANCE = 8  # steps between two looks at whether everybody has ended: each look waits for the device
+
+
+@dataclass(eq=False)
+class Going:
+    """A search on a desk: which of its sentences are whose, and when they began."""
+
+    desk: Desk
+    lines: list[int]
+    """The place of each sentence on the desk."""
+    starts: list[int]
+    """The step at which each began."""
+    clock: int = 0
+    lines_B: Tensor | None = None
+    """The places on the device, where they are not simply the first ones."""
+
+    def settle(self) -> None:
+        """Put the places on the device, if they must be told."""
+        simple = self.lines == list(range(len(self.lines)))
+        self.lines_B = None if simple else torch.tensor(self.lines, device=self.desk.device)
+
+    def pick(self, x_R: Tensor) -> Tensor:
+        """This search's rows of what a program says of all."""
+        if self.lines_B is None:
+            return x_R[: len(self.lines) * self.desk.shape.beams]
+        beams = self.desk.shape.beams
+        return x_R.view(-1, beams, *x_R.shape[1:]).index_select(0, self.lines_B).flatten(0, 1)
+
+
+class StaticEngine:
+    """Runs a trained Transformer in fixed shapes. It keeps a copy of the weights: train on, and make a new engine."""
+
+    def __init__(self, model: Stacks, device: torch.device | str, precision: Precision) -> None:
+        """Copy a trained model to the device; int8 is for CPUs, and becomes float32 here."""
+        self.precision: Precision = "float32" if precision == "int8" else precision
+        self.kind = Kind(torch.device(device), self.precision)
+        self.device, self.dtype = self.kind.device, self.kind.dtype
+        self.encoder = [StaticLayer(block, None, i, self.kind) for i, block in enumerate(blocks_of(model.encoder))]
+        self.decoder = [
+            StaticLayer(block, block.cross, i, self.kind) for i, block in enumerate(blocks_of(model.decoder))
+        ]
+        self.embed_source, self.embed_target = (
+            Embedder(stack.embedding, self.dtype, self.device) for stack in (model.encoder, model.decoder)
+        )
+        self.norms = tuple(norm_of(stack.norm, self.dtype, self.device) for stack in (model.encoder, model.decoder))
+        self.vocabulary = model.output.weight.shape[0]
+        self.output = self.kind.linear(*filled_output(model.output))
+        first = self.decoder[0]
+        self.sizes = Sizes(
+            len(self.decoder), (first.own.heads, *first.own.sizes), (first.cross.heads, *first.cross.sizes)
+        )
+        self.sight = model.encoder.sight
+        self.slopes_H = torch.tensor(model.decoder.sight.slopes, dtype=torch.float64, device=self.device)
+        self.bias: dict[int, Tensor] = {}
+        """What distance adds to the encoder's scores, by places."""
+        self.free: dict[Shape, list[Desk]] = defaultdict(list)
+
+    @torch.inference_mode()
+    def start(self, source: Ragged, beams: int = 1) -> Going:
+        """Begin a search with `beams` rows for each source, those of one source in a line."""
+        return self._start(source, beams, STEPS)
+
+    def _start(self, source: Ragged, beams: int, steps: int) -> Going:
+        """Begin a search at a desk with room for so many steps."""
+        self.embed_source.check(source.values, source.longest)
+        source = source.to(self.device)
+        many = len(source)
+        state = self._sit(Shape(_round(many, 1), beams, _round(source.longest, PLACES), _round(steps, STEPS)))
+        desk = state.desk
+        state.lines, state.starts = list(range(many)), [0] * many
+        desk.length_B.zero_()
+        desk.length_B[:many] = source.lengths_B
+        desk.source_BS.zero_()
+        desk.source_BS[source.sequence_N.long(), source.position_N.long()] = source.values.long()
+        self._prepare(desk.shape)
+        desk.run("encode", self._encode)
+        return state
+
+    @torch.inference_mode()
+    def step(self, tokens_R: Int[Tensor, " R"], state: Going) -> tuple[Float[Tensor, "R V"], Going]:
+        """Log-probabilities of the next token in each row, given its last one, and the search with that."""
+        (said_RV,), state = self._advance(tokens_R, state, 0)
+        return state.pick(said_RV)[:, : self.vocabulary].clone(), state
+
+    @torch.inference_mode()
+    def top(
+        self, tokens_R: Int[Tensor, " R"], state: Going, k: int
+    ) -> tuple[Float[Tensor, "R K"], Int[Tensor, "R K"], Going]:
+        """The k greatest of what `step` says, greatest first, and their tokens."""
+        (best_RK, token_RK), state = self._advance(tokens_R, state, k)
+        return state.pick(best_RK).clone(), state.pick(token_RK).clone(), state
+
+    @torch.inference_mode()
+    def select(self, state: Going, rows_R: Int[Tensor, " R"]) -> Going:
+        """The search that goes on with these rows: the rows of a sentence stay together; whole sentences may leave."""
+        W = state.desk.shape.beams
+        check_lines(rows_R, W, len(state.lines) * W)
+        if rows_R.shape[0] < len(state.lines) * W:
+            stay = (rows_R[::W] // W).tolist()
+            state.lines, state.starts = [state.lines[i] for i in stay], [state.starts[i] for i in stay]
+            state.settle()
+        if W > 1:
+            lines_B = torch.arange(len(state.lines), device=self.device) if state.lines_B is None else state.lines_B
+            state.desk.reorder(lines_B, (rows_R % W).view(-1, W))
+        if 4 * len(state.lines) <= state.desk.shape.sentences:
+            state = self._move([state])
+        return state
+
+    @torch.inference_mode()
+    def join(self, states: Sequence[Going]) -> Going:
+        """One search of the sentences of several, in order; each row goes on from its own position."""
+        check_beams([state.desk.shape.beams for state in states])
+        first, *others = states
+        for other in others:
+            first = self._sit_down(first, other)
+        return first
+
+    @torch.inference_mode()
+    def greedy(self, source: Ragged, begin: int, end: int, most: int) -> list[tuple[list[int], list[float]]]:
+        """The most likely token at each step, up to its end or `most` tokens, all on the device.
+
+        Gives for each source its tokens, without the end, and their log-probabilities, with that of the end.
+        """
+        state = self._start(source, 1, most)
+        desk, many = state.desk, len(source)
+        desk.token_R.fill_(begin)
+        desk.done_R.zero_()
+        for number in range(most):
+            places = _round(number + 1, PLACES)
+            (done_R,) = desk.run(f"greedy {places} {end}", partial(self._greedy, places=places, end=end))
+            if number % GLANCE == GLANCE - 1 and bool(done_R[:many].all()):
+                break
+        tokens, logprobs = desk.path_RT[:many, :most].tolist(), desk.logprob_RT[:many, :most].tolist()
+        return [_until(*row, end) for row in zip(tokens, logprobs, strict=True)]
+
+    def _greedy(self, desk: Desk, places: int, end: int) -> tuple[Tensor, ...]:
+        """A step that takes the most likely token, notes it, and leaves it as the next one's input."""
+        now = desk.clock.view(1).clone()
+        best_RK, token_RK = best(self._logits(desk, places), 1)
+        desk.path_RT.index_copy_(1, now, token_RK)
+        desk.logprob_RT.index_copy_(1, now, best_RK.to(desk.logprob_RT.dtype))
+        desk.token_R.copy_(token_RK[:, 0])
+        desk.done_R.logical_or_(token_RK[:, 0] == end)
+        return (desk.done_R,)
+
+    def _advance(self, tokens_R: Tensor, state: Going, k: int) -> tuple[tuple[Tensor, ...], Going]:
+        """One step of every row, on the desk."""
+        self.embed_target.check(tokens_R, state.clock - min(state.starts, default=0) + 1)
+        state = self._with_room(state)
+        desk, W = state.desk, state.desk.shape.beams
+        if state.lines_B is None:
+            desk.token_R[: tokens_R.shape[0]] = tokens_R
+        else:
+            desk.token_R.view(-1, W).index_copy_(0, state.lines_B, tokens_R.view(-1, W))
+        places = _round(state.clock + 1, PLACES)
+        said = desk.run(f"step {places} {k}", partial(self._step, places=places, k=k))
+        state.clock += 1
+        return said, state
+
+    def _step(self, desk: Desk, places: int, k: int) -> tuple[Tensor, ...]:
+        """A step and what is asked of it."""
+        return best(self._logits(desk, places), k)
+
+    def _logits(self, desk: Desk, places: int) -> Float[Tensor, "R V"]:
+        """The program of a step, which looks at so many steps."""
+        masks = desk.own_mask(places * desk.shape.beams, self.slopes_H, self.dtype), desk.memory_mask(self.dtype)
+        x_RD = self.embed_target(desk.token_R, desk.position_R, desk.shape.steps)
+        turn = turn_at(desk.position_R, self.sizes.own[1], x_RD) if self.decoder[0].own.turns else None
+        for layer in self.decoder:
+            x_RD = layer.step(x_RD, desk, masks, turn)
+        desk.tick()
+        return self.output(self.norms[1](x_RD))
+
+    def _encode(self, desk: Desk) -> tuple[Tensor, ...]:
+        """The program of the encoder, from ids on the desk to keys and values on the desk."""
+        B, S = desk.shape.sentences, desk.shape.source
+        position_N = torch.arange(S, device=self.device).expand(B, S).flatten()
+        x_ND = self.embed_source(desk.source_BS.flatten(), position_N, S)
+        place_S = torch.arange(S, device=self.device)
+        # Padding sees at least itself, or it would be no number.
+        allowed = desk.real()[:, None, None] & self.sight.allows(place_S[:, None], place_S) | torch.eye(
+            S, dtype=torch.bool, device=self.device
+        )
+        mask = torch.where(allowed, self.bias[S], self.bias[S].new_full((), -torch.inf))
+        turn = turn_at(position_N, self.encoder[0].own.sizes[0], x_ND) if self.encoder[0].own.turns else None
+        for layer in self.encoder:
+            x_ND = layer.encode(x_ND, mask, turn)
+        memory_ND = self.norms[0](x_ND)
+        for layer in self.decoder:
+            layer.keep(memory_ND, desk)
+        return ()
+
+    def _sit(self, shape: Shape) -> Going:
+        """An empty search on a desk of this shape, which is free again when the search is forgotten."""
+        free = self.free[shape]
+        desk = free.pop() if free else Desk(shape, self.sizes, self.dtype, self.device)
+        desk.seen_BWK.zero_()
+        desk.clock.zero_()
+        desk.position_R.zero_()
+        state = Going(desk, [], [])
+        weakref.finalize(state, free.append, desk)
+        return state
+
+    def _prepare(self, shape: Shape) -> None:
+        """Compute what does not change before a capture: it may bring nothing from the host."""
+        for embed in (self.embed_source, self.embed_target):
+            embed.prepare(max(shape.source, shape.steps))
+        if shape.source not in self.bias:
+            place_S = torch.arange(shape.source, device=self.device)
+            self.bias[shape.source] = self.sight.bias(place_S, place_S).to(self.dtype)
+
+    def _with_room(self, state: Going) -> Going:
+        """The search with room for one more step."""
+        return self._move([state]) if state.clock == state.desk.shape.steps else state
+
+    def _sit_down(self, state: Going, other: Going) -> Going:
+        """The search with the sentences of another, at places of its desk that are free, or at a larger desk."""
+        shape, used = state.desk.shape, max(state.lines, default=-1) + 1
+        reach = other.clock - min(other.starts, default=0)
+        fits = shape.holds(Shape(used + len(other.lines), shape.beams, other.desk.shape.source, reach))
+        if not fits or state.clock < reach:
+            return self._move([state, other])
+        there = slice(used, used + len(other.lines))
+        self._copy(other, state.desk, there, state.clock)
+        state.starts += [start + state.clock - other.clock for start in other.starts]
+        state.lines += range(there.start, there.stop)
+        state.settle()
+        return state
+
+    def _move(self, states: Sequence[Going]) -> Going:
+        """The sentences of searches at a desk of just the size they need; steps before all of them are forgotten."""
+        many = sum(len(state.lines) for state in states)
+        spans = [state.clock - min(state.starts, default=state.clock) for state in states]
+        source = max(state.desk.shape.source for state in states)
+        clock = max(spans)
+        shape = Shape(_round(many, 1), states[0].desk.shape.beams, source, _round(clock + 1, STEPS))
+        moved = self._sit(shape)
+        self._prepare(shape)
+        moved.desk.length_B.zero_()
+        for state in states:
+            there = slice(len(moved.lines), len(moved.lines) + len(state.lines))
+            self._copy(state, moved.desk, there, clock)
+            moved.lines += range(there.start, there.stop)
+            moved.starts += [start + clock - state.clock for start in state.starts]
+        moved.desk.clock.fill_(clock)
+        moved.clock = clock
+        return moved
+
+    def _copy(self, state: Going, desk: Desk, there: slice, clock: int) -> None:
+        """Copy a search's sentences to a desk where it is this late."""
+        first = min(state.starts, default=state.clock)
+        lines_B = torch.tensor(state.lines, dtype=torch.int64, device=self.device)
+        desk.take_in(there, state.desk, lines_B, (first, state.clock, clock))
+
+
+def _round(many: int, least: int) -> int:
+    """The next power of two times `least`."""
+    rounded = least
+    while rounded < many:
+        rounded *= 2
+    return rounded
+
+
+def _until(tokens: list[float], logprobs: list[float], end: int) -> tuple[list[int], list[float]]:
+    """A row up to its end."""
+    ids = [int(token) for token in tokens]
+    last = ids.index(end) if end in ids else len(ids)
+    return ids[:last], logprobs[: last + 1]
