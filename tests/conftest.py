@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -34,3 +35,37 @@ def shared_data() -> Path:
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or writes the user's own cache."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session")
+def memorised(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that knows twenty sentences by heart, which takes seconds to learn."""
+    from regard.bundle import save_bundle
+    from regard.data.example import Rows, prepare
+    from regard.data.phrasebook import phrases
+    from regard.models.build import build
+    from regard.recipe import load
+    from regard.text import Tokenizers
+
+    recipe = load(ROOT / "tests" / "memorised.toml")
+    pairs = [(phrase.source, phrase.target) for phrase in phrases("de", "train", 20)]
+    tokenizers = Tokenizers.learn(pairs, size=recipe.text.size, symbols=recipe.text.symbols)
+    torch.manual_seed(1)
+    model = build(recipe.model, len(tokenizers.source), len(tokenizers.target))
+    source, target = (
+        Rows(*tokenizer.encode_batch(lines))
+        for tokenizer, lines in (
+            (tokenizers.source, [source for source, _ in pairs]),
+            (tokenizers.target, [target for _, target in pairs]),
+        )
+    )
+    batch = prepare(source, target, np.arange(len(pairs)))
+    optimiser = torch.optim.Adam(model.parameters(), 5e-3)
+    for _ in range(60):
+        optimiser.zero_grad()
+        logits_NV = model(batch.source, batch.target)
+        torch.autograd.backward(torch.nn.functional.cross_entropy(logits_NV, batch.labels_N, label_smoothing=0.1))
+        optimiser.step()
+    folder = tmp_path_factory.mktemp("runs") / "memorised"
+    save_bundle(folder, recipe, tokenizers, model, {})
+    return folder

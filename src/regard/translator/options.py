@@ -95,6 +95,8 @@ class Options:
             raise ValueError(f"the best {self.nbest} of {self.mbr} samples cannot be chosen; draw more samples")
         if self.tokens is not None and self.tokens < 1:
             raise ValueError(f"a batch has at least one token, not {self.tokens}")
+        if (self.constraints or len(self.terms)) and (self.sample or self.mbr or self.groups > 1):
+            raise ValueError("phrases that must appear are searched for by a plain beam: not by samples, not in groups")
         self.search()
 
     @classmethod
@@ -147,12 +149,13 @@ class Options:
             begin=START,
             end=END,
             beam=self.beam,
-            nbest=self.mbr or self.nbest,
+            # Samples are all kept, however many are wanted.
+            nbest=1 if drawn else self.nbest,
             length_penalty=self.length_penalty,
             normalise=self.normalise,
             coverage_penalty=self.coverage_penalty,
-            groups=self.groups,
-            diversity=self.diversity,
+            groups=1 if drawn else self.groups,
+            diversity=self.diversity if self.groups > 1 and not drawn else 0.0,
             sampling=sampling,
             limits=decode.Limits(min(self.min_length, most), most, most_per_source=self.longest, spare=SPARE),
             banned=(PAD, START),

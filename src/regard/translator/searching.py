@@ -9,6 +9,7 @@ import torch
 from regard import decode
 from regard.decode import Hypothesis, Wish
 from regard.nn.ragged import Ragged
+from regard.score import chrf
 from regard.text import END, Tokenizer
 from regard.translator.engine import Engine
 from regard.translator.jobs import Job
@@ -73,6 +74,14 @@ def find_avoiding(
         for (at, job), hypotheses in zip(again.items(), search(list(again.values())), strict=True):
             current[at], found[at] = job, hypotheses
     return found
+
+
+def by_risk(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer, wanted: int) -> list[Hypothesis]:
+    """The samples whose text is most like that of all, by chrF, each with that as its score (Eikema & Aziz 2020)."""
+    texts = [tokenizer.decode(each.tokens) for each in hypotheses]
+    first = dict(zip(reversed(texts), reversed(hypotheses), strict=True))
+    ranked = decode.minimum_bayes_risk(texts, lambda said, meant: chrf([said], [meant]).value)
+    return [replace(first[text], score=value) for text, value in ranked[:wanted]]
 
 
 def _avoiding(wish: Wish, more: set[tuple[int, ...]]) -> Wish:

@@ -19,7 +19,7 @@ from regard.translator.engine import Engine, EnsembleEngine, make_engine
 from regard.translator.forced import Forced, Pair, cross_taps, evaluating, force
 from regard.translator.jobs import Job, jobs
 from regard.translator.options import FARTHEST, Options, Request
-from regard.translator.searching import Found, batches, find, find_avoiding, find_patiently
+from regard.translator.searching import Found, batches, by_risk, find, find_avoiding, find_patiently
 from regard.translator.translation import Translation, nothing
 
 log = logging.getLogger(__name__)
@@ -162,6 +162,11 @@ class Translator:
 
         with evaluating(self.model):
             found = find_avoiding(batch, self.tokenizers.target, search)
+        if options.mbr:
+            found = [
+                each if isinstance(each, Exception) else by_risk(each, self.tokenizers.target, options.nbest)
+                for each in found
+            ]
         pairs = [
             (job.ids, each.tokens)
             for job, ranked in zip(batch, found, strict=True)

@@ -1,0 +1,279 @@
+"""Lines in, translations out: the laws of company, order, length and wishes."""
+
+import json
+import logging
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import regard
+from regard.bundle import Bundle
+from regard.score import chrf
+from regard.text import Tokenizers
+from regard.translator import Request, Terms, Translation, Translator
+from regard.translator.given import weigh
+from regard.translator.jobs import jobs
+
+
+def same(one: Translation, other: Translation) -> bool:
+    """Whether two translations are one, to the last digits of double precision."""
+    return (one.text, one.tokens, one.alignment, len(one.nbest)) == (
+        other.text,
+        other.tokens,
+        other.alignment,
+        len(other.nbest),
+    ) and one.score == pytest.approx(other.score, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"beam": 1}, {"beam": 4, "nbest": 3}, {"sample": True, "nbest": 2, "seed": 3}, {"beam": 4, "groups": 2}],
+    ids=["greedy", "beam", "sample", "groups"],
+)
+def test_a_list_is_translated_as_each_line_alone(
+    translator: Translator, lines: list[str], told: dict[str, object]
+) -> None:
+    told["max_length"] = 15
+    together = translator(lines, tokens=200, **told)
+    assert [each.source for each in together] == lines
+    for line, found in zip(lines, together, strict=True):
+        assert same(found, translator(line, **told))
+
+
+def test_a_generator_gives_a_generator_that_reads_no_further_than_a_window(
+    translator: Translator, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.translator.translator.WINDOW", 3)
+    read = 0
+
+    def coming() -> Iterator[str]:
+        nonlocal read
+        for line in lines:
+            read += 1
+            yield line
+
+    found = translator(coming())
+    assert (read, next(found).source, read) == (0, lines[0], 3)
+    assert [each.source for each in found] == lines[1:]
+
+
+def test_many_letters_end_a_window_too(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.translator.translator.LETTERS", 5)
+    coming = iter(["abc", "abc", "abc"])
+    next(translator(coming))
+    assert list(coming) == ["abc"]
+
+
+def test_empty_lines_stay_empty(translator: Translator) -> None:
+    found = translator(["", "  ", "\t", "a dog", "<2de> "])
+    assert [bool(each.text) for each in found] == [False, False, False, True, False]
+    assert found[0].nbest[0].text == ""
+    assert not any(each.fault for each in found)
+
+
+def test_a_score_is_the_log_probability_of_the_given_translation(translator: Translator, lines: list[str]) -> None:
+    for alpha in (0.0, 0.6):
+        for found in translator(lines[:4], nbest=3, length_penalty=alpha):
+            for each in found.nbest:
+                assert each.logprob == pytest.approx(math.fsum(each.token_logprobs))
+                length = len(each.token_logprobs)
+                assert each.score == pytest.approx(each.logprob / ((5 + length) / 6) ** alpha)
+            assert [each.score for each in found.nbest] == sorted((each.score for each in found.nbest), reverse=True)
+
+
+def test_given_the_translation_the_model_finds_it_as_probable_as_the_search_did(
+    translator: Translator, pairs: list[tuple[str, str]]
+) -> None:
+    found = translator([source for source, _ in pairs])
+    known = [each for each, (_, target) in zip(found, pairs, strict=True) if each.text == target]
+    assert len(known) >= len(pairs) - 2
+    for one, given in zip(known, weigh(translator, [(each.source, each.text) for each in known], True), strict=True):
+        assert given.tokens[:-1] == one.tokens
+        assert given.token_logprobs == pytest.approx(one.token_logprobs)
+        assert given.logprob == pytest.approx(one.logprob)
+        assert given.alignment == one.alignment
+
+
+def test_a_long_line_is_translated_in_parts_with_a_warning(
+    translator: Translator, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = "the dog sees the street. the cat sees the dog. " * 6
+    found = translator(["a cat", line])[1]
+    assert "line 2 has more than the 40 tokens" in caplog.text
+    assert found.text
+    assert found.alignment is not None
+    words, said = len(line.split()), len(found.text.split())
+    assert {source for source, _ in found.alignment} <= set(range(words))
+    assert {target for _, target in found.alignment} <= set(range(said))
+    assert max(source for source, _ in found.alignment) > words // 2
+
+
+def test_parts_of_a_line_are_what_they_are_alone(translator: Translator) -> None:
+    first, second = "the dog sees the street and the old cat sees the dog.", "I love you and the other cat very much."
+    room = len(translator.tokenizers.source.encode(first))
+    short = Translator(translator.model, translator.tokenizers, longest=room)
+    whole, one, other = short([f"{first} {second}", first, second], beam=2)
+    assert whole.text == f"{one.text} {other.text}"
+    assert whole.logprob == pytest.approx(one.logprob + other.logprob)
+    moved = {(a + len(first.split()), b + len(one.text.split())) for a, b in other.alignment or ()}
+    assert moved
+    assert set(whole.alignment or ()) == set(one.alignment or ()) | moved
+
+
+def test_a_long_line_can_be_refused(translator: Translator, caplog: pytest.LogCaptureFixture) -> None:
+    long = "the dog " * 100
+    with pytest.raises(ValueError, match="more than the 40 this model was trained on"):
+        translator(long, long="error")
+    refused, kept = translator([long, "a cat"], long="error")
+    assert (bool(refused.fault), refused.text, bool(kept.text)) == (True, "", True)
+    assert "line 1 could not be translated" in caplog.text
+
+
+def test_a_symbol_before_a_line_is_one_token_before_its_text(translator: Translator) -> None:
+    (job,) = jobs(Request("<2de> the dog"), translator.tokenizers, translator.options, 40)
+    source = translator.tokenizers.source
+    assert job.ids == (source.id("<2de>"), *source.encode("the dog"))
+    assert translator("<2de> the dog").alignment == tuple(
+        (a + 1, b) for a, b in translator("<2de>the dog").alignment or ()
+    )
+
+
+class Falling:
+    """An engine that falls over whenever a certain token is in the batch."""
+
+    def __init__(self, model: torch.nn.Module, token: int) -> None:
+        self.model, self.token = model, token
+        self.step, self.select = model.step, model.select
+
+    def start(self, source: object, beams: int = 1) -> object:
+        if (source.values == self.token).any():  # type: ignore[attr-defined]
+            raise RuntimeError("it fell over")
+        return self.model.start(source, beams)  # type: ignore[operator]
+
+
+def test_a_crash_on_one_line_never_loses_the_others(
+    bundle: Bundle, translator: Translator, lines: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    poisoned = [*lines[:5], "the dog zzz", *lines[5:]]
+    token = bundle.tokenizers.source.encode("zzz")[-1]
+    assert all(token not in bundle.tokenizers.source.encode(line) for line in lines)
+    engine = Falling(bundle.model, token)
+    frail = Translator(bundle.model, bundle.tokenizers, bundle.recipe.decode, engine=engine)  # type: ignore[arg-type]
+    found = frail(poisoned, beam=1)
+    assert [each.fault for each in found] == [""] * 5 + ["it fell over"] + [""] * (len(lines) - 5)
+    assert "line 6 could not be translated: it fell over" in caplog.text
+    for line, each in zip(lines, found[:5] + found[6:], strict=True):
+        assert same(each, translator(line, beam=1))
+    with pytest.raises(ValueError, match="it fell over"):
+        frail("the dog zzz")
+
+
+def test_what_is_asked_for_is_there(translator: Translator, lines: list[str]) -> None:
+    for found in translator(lines[:4], constraints=["eine Katze", "Hund"], beam=8):
+        assert "eine Katze" in found.text
+        assert "Hund" in found.text
+    for found in translator(lines[:4], prefix="Der Hund sieht"):
+        assert found.text.startswith("Der Hund sieht")
+
+
+def test_what_is_to_be_avoided_is_not_there_however_it_is_cut(translator: Translator, lines: list[str]) -> None:
+    plain = translator(lines, alignments=False)
+    words = sorted({word for found in plain for word in found.text.split() if word.isalpha()})
+    assert words
+    for found in translator(lines, avoid=words, alignments=False, nbest=2):
+        for each in found.nbest:
+            assert not set(words) & set(each.text.split())
+
+
+def test_a_term_asks_only_where_it_occurs(translator: Translator) -> None:
+    terms = Terms({"dog": "Wauwau", "old dog": "Altwau"})
+    one, other, third = translator(["the Dog sleeps", "the dogs sleep", "the old dog"], terms=terms, beam=6)
+    assert "Wauwau" in one.text
+    assert "Wauwau" not in other.text
+    assert "Altwau" in third.text
+
+
+def test_a_request_speaks_for_its_line_alone(translator: Translator) -> None:
+    one, other = translator([Request("the dog", prefix="Ein Haus", constraints=("Katze",)), Request("the dog")])
+    assert one.text.startswith("Ein Haus")
+    assert "Katze" in one.text
+    assert not other.text.startswith("Ein Haus")
+
+
+def test_what_cannot_be_satisfied_is_a_fault_with_a_reason(translator: Translator) -> None:
+    with pytest.raises(ValueError, match="a hypothesis at most 5; ask for less"):
+        translator("the dog", constraints=["Katze " * 10], max_length=5)
+
+
+def test_the_choice_by_risk_is_the_sample_most_like_all_samples(translator: Translator, lines: list[str]) -> None:
+    line = lines[-1]
+    drawn = [each.text for each in translator(line, sample=True, nbest=6, seed=1, max_length=12).nbest]
+    likeness = {one: sum(chrf([one], [other]).value for other in drawn) / len(drawn) for one in drawn}
+    chosen = translator(line, mbr=6, seed=1, max_length=12)
+    assert len(set(drawn)) > 1
+    assert likeness[chosen.text] == max(likeness.values()) == pytest.approx(chosen.score)
+
+
+def test_an_ensemble_of_a_model_with_itself_is_that_model(translator: Translator, lines: list[str]) -> None:
+    twins = translator.joined_by([translator])
+    for one, other in zip(twins(lines[:3]), translator(lines[:3]), strict=True):
+        assert same(one, other)
+
+
+def test_runs_of_different_vocabularies_make_no_ensemble(translator: Translator, bundle: Bundle) -> None:
+    other = Translator(bundle.model, Tokenizers.learn([("a b", "c d")], size=300))
+    with pytest.raises(ValueError, match="different vocabularies"):
+        translator.joined_by([other])
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"bream": 3}, "no option 'bream'; did you mean beam"),
+        ({"nbest": 9}, "a beam of 3 does not give 9"),
+        ({"beam": 0}, "beam"),
+        ({"avoid": "dog"}, r"list of phrases; write \['dog'\]"),
+        ({"top_p": 2.0, "sample": True}, "top_p"),
+        ({"mbr": 2, "nbest": 3}, "best 3 of 2 samples"),
+        ({"tokens": 0}, "at least one token"),
+        ({"sample": True, "constraints": ["Hund"]}, "by a plain beam"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_before_any_work(
+    translator: Translator, told: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        translator(iter(["a cat"]), **told)
+
+
+def test_a_translation_goes_over_the_wire(translator: Translator) -> None:
+    found = translator("the dog", nbest=2)
+    table = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert (table["text"], len(table["nbest"]), table["source"]) == (found.text, 2, "the dog")
+    assert table["alignment"] == [list(link) for link in found.alignment or ()]
+
+
+def test_training_goes_on_as_if_nothing_had_been_translated(bundle: Bundle) -> None:
+    bundle.model.train()
+    try:
+        Translator(bundle.model, bundle.tokenizers).translate(["a cat"])
+        assert bundle.model.training
+    finally:
+        bundle.model.eval()
+
+
+def test_regard_load_gives_a_translator(memorised: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    translator = regard.load(memorised, device="cpu")
+    assert translator.options.beam == 3
+    found = translator("I can go alone")
+    assert found.text == str(found)
+    with regard.recording(translator.model, "decoder.*.cross.weights") as seen:
+        translator("I can go alone")
+    assert seen
+    assert not caplog.records
+    with pytest.raises(AttributeError, match="no attribute 'lode'"):
+        getattr(regard, "lode")  # noqa: B009
