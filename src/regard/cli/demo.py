@@ -1,116 +1,189 @@
-"""`regard demo`: the whole way of a sentence, on data that comes with the package."""
+"""`regard demo`: a model trained before one's eyes, on sentences that come with the package."""
 
-from collections import Counter, defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import typer
 
 if TYPE_CHECKING:
-    from regard.data.phrasebook import Phrase
-    from regard.data.prepare import Prepared
+    from collections.abc import Sequence
 
-NEXT = """Training is not in this version yet, so nothing above was translated by a model. When it is, this command
-trains one on these batches, and the scores get a row that beats the floor. Look further meanwhile:
+    from regard.data.phrasebook import Phrase
+    from regard.recipe import Recipe
+    from regard.score import Alignment, Score
+    from regard.train.report import AttentionMap
+    from regard.translator import Translator
+
+DRAWN = (4, 5, 6, 7)  # lectures' sentences whose attention the report shows: tired, wide, windows, Windows
+LANGUAGES = {"de": "German", "fr": "French", "it": "Italian", "ar": "Arabic"}
+
+NEXT = """Look further:
+  {open} {run}/report.html
+  echo "I closed the windows" | regard translate {run} --alignments
   regard phrasebook --to {to} -n 5 --alignments --relations
-  regard tokens {run} "I can go alone"
   regard recipe show {run}/recipe.toml
-  regard prepare recipes/multi30k.toml data.root=path/to/multi30k"""
+  tensorboard --logdir {run}
+  regard demo --to {other}"""
 
 
 def demo(
     to: Literal["de", "fr", "it", "ar"] = typer.Option("de", help="Language to translate English into."),
-    pairs: int = typer.Option(20_000, min=1_000, max=1_000_000, help="Sentence pairs to draw."),
+    overrides: list[str] | None = typer.Argument(None, metavar="[KEY=VALUE]...", help="Settings to change."),
+    run: str | None = typer.Option(None, help="The run's folder; runs/demo-LANGUAGE if not given."),
+    sentences: int = typer.Option(500, min=2, help="Sentences of either test, and pairs whose words are aligned."),
+    again: bool = typer.Option(False, "--again", help="Forget what was trained there before."),
+    plain: bool = typer.Option(False, "--plain", help="Lines instead of the live view."),
 ) -> None:
-    """See the pipeline work from sentences to batches and scores; needs no data and no network.
+    """Train a small Transformer on sentences that come with the package, and see what it has learned.
+
+    Needs no data and no network; about two minutes on two cores. A second call finds the model trained.
 
     \b
     regard demo
     regard demo --to ar
+    regard demo train.steps=300 --run runs/quick --again
     """
-    from pathlib import Path
+    from regard.data.phrasebook import lectures
+    from regard.train.report import write_report
+    from regard.translator import load
 
-    from regard.cli.progress import watching
-    from regard.data.phrasebook import lectures, phrases
-    from regard.data.prepare import prepare
+    recipe = demo_recipe(to, overrides or [])
+    folder = Path(run or Path("runs", recipe.name))
+    _show_sentences(recipe, to)
+    _train(recipe, folder, again, plain)
+    translator = load(folder, device="auto")
+    scores = _show_scores(translator, to, sentences)
+    _show_lectures(translator, lectures(to))
+    aligned = _show_alignments(translator, folder, to, sentences)
+    html, png = write_report(folder, attention=aligned, scores=scores)
+    _head("5. And then")
+    typer.echo(f"The report is in {html}, as a picture in {png}.")
+    typer.echo(NEXT.format(open="open" if _on_a_mac() else "xdg-open", run=folder, to=to, other=_other(to)))
+
+
+def demo_recipe(to: str, overrides: "Sequence[str]" = ()) -> "Recipe":
+    """The phrasebook's recipe for a language, as the demonstration trains it."""
+    from importlib.resources import files
+
     from regard.recipe import parse
 
-    recipe = parse(f'[data]\ntrain = [{{ to = "{to}", pairs = {pairs} }}]\n[text]\nsize = 2000\n', name=f"demo-{to}")
-    _show_sentences(lectures(to), next(phrases(to, "train", 1)))
-    with watching() as watch:
-        prepared = prepare(recipe, Path("runs", recipe.name), watch)
-    _show_tokens(prepared)
-    _show_batches(prepared)
-    _show_floor(to, pairs)
-    _head("5. And then")
-    typer.echo(NEXT.format(to=to, run=prepared.run))
+    text = files("regard.recipe").joinpath("phrasebook.toml").read_text(encoding="utf-8")
+    parts = ("data.train.0", "data.valid", "data.test")
+    told = [f"name=demo-{to}", *(f"{part}.to={to}" for part in parts)]
+    return parse(text, [*told, *overrides], where="the phrasebook's recipe")
 
 
 def _head(title: str) -> None:
     typer.echo(f"\n{title}\n{'-' * len(title)}")
 
 
-def _show_sentences(known: "list[Phrase]", drawn: "Phrase") -> None:
-    """The lectures' sentences, and one drawn pair with its gold alignment."""
-    _head("1. The phrasebook: a grammar of five languages")
-    for phrase in known:
-        typer.echo(f"  {phrase.source}\n    {phrase.target}")
-    typer.echo("\nEvery pair knows which word became which, and who did what:")
-    source, target = drawn.source.split(), drawn.target.split()
-    typer.echo(f"  {drawn.source}\n    {drawn.target}\n    {drawn.pharaoh()}")
-    for link in drawn.alignment:
-        typer.echo(f"    {source[link.source]} {'=' if link.sure else '~'} {target[link.target]}")
-    for relation in drawn.relations:
-        typer.echo(f"    {relation.kind}: {source[relation.start]}, {source[relation.end]}")
-
-
-def _show_tokens(prepared: "Prepared") -> None:
-    """The vocabulary and the first lecture's sentence in it."""
-    _head("2. Text to tokens")
-    typer.echo(str(prepared))
-    tokens = prepared.tokenizers.source.tokens("I can go alone")
-    typer.echo("\n  token   " + "".join(f"{token.piece:>9}" for token in tokens))
-    typer.echo("  id      " + "".join(f"{token.id:>9}" for token in tokens))
-
-
-def _show_batches(prepared: "Prepared", budget: int = 4096) -> None:
-    """The batches of one epoch, and the padding they do without."""
-    from regard.data.batching import Feed
-
-    _head("3. Tokens to batches without padding")
-    feed = Feed(prepared.stores, [corpus.weight for corpus in prepared.corpora], budget)
-    batches = [batch for step in feed.epoch(0) for batch in step]
-    real = sum(batch.target.tokens for batch in batches)
-    padded = sum(len(batch) * batch.target.longest for batch in batches)
-    typer.echo(
-        f"An epoch is {len(batches)} batches of at most {budget:,} tokens a side, {real:,} target tokens in all."
-    )
-    typer.echo(
-        f"Padded to rectangles in this order they would be {padded:,}: {padded / real - 1:.0%} more, for nothing."
-    )
-    first, vocabulary = batches[0], prepared.tokenizers.target
-    labels = first.target.with_values(first.labels_N)
-    typer.echo("\nThe first example, as encoder, decoder and loss see it:")
-    for name, ragged in (("source", first.source), ("decoder input", first.target), ("labels", labels)):
-        typer.echo(f"  {name:<14}" + " ".join(vocabulary.piece(int(number)) for number in ragged.to_list()[0]))
-
-
-def _show_floor(to: str, pairs: int) -> None:
-    """What can be had without a model: each word by the word it most often became."""
+def _show_sentences(recipe: "Recipe", to: str) -> None:
+    """What it will learn from: a drawn pair with its gold links."""
     from regard.data.phrasebook import phrases
-    from regard.score import bleu, chrf, exact_match
 
-    _head("4. Scores, and the floor a model has to beat")
-    became: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for phrase in phrases(to, "train", min(pairs, 5_000)):
-        source, target = phrase.source.split(), phrase.target.split()
-        for link in phrase.alignment:
-            if link.sure:
-                became[source[link.source]][target[link.target]] += 1
-    table = {word: found.most_common(1)[0][0] for word, found in became.items()}
-    test = list(phrases(to, "test", 500))
-    said = [" ".join(table.get(word, word) for word in phrase.source.split()) for phrase in test]
-    meant = [phrase.target for phrase in test]
-    typer.echo(f"Word for word, each by the word it most often became in training ({len(test)} test sentences):")
-    typer.echo(f"  {test[0].source}\n    said  {said[0]}\n    meant {meant[0]}")
-    for score in (bleu(said, meant), chrf(said, meant), exact_match(said, meant)):
-        typer.echo(f"  {score}")
+    _head(f"1. Sentences: English and {LANGUAGES[to]} from a grammar that knows which word became which")
+    for phrase in phrases(to, "train", 3, recipe.seed):
+        typer.echo(f"  {phrase.source}\n    {phrase.target}\n    {phrase.pharaoh()}")
+
+
+def _train(recipe: "Recipe", folder: Path, again: bool, plain: bool) -> None:
+    """Train where nothing was trained yet, with everything to be seen on stderr."""
+    import shutil
+
+    from regard.cli.progress import follow_training
+
+    _head("2. Training a Transformer on them")
+    if again and (folder / "recipe.toml").is_file():
+        shutil.rmtree(folder)
+    finished = follow_training(recipe, folder, plain=plain)
+    if finished.reason == "stopped":
+        typer.echo("regard: stopped; the same command goes on from here", err=True)
+        raise typer.Exit(130)
+    typer.echo(f"{finished.step:,} steps, {finished.tokens:,} target tokens, {finished.seconds:.0f} s; in {folder}")
+
+
+def _show_scores(translator: "Translator", to: str, count: int) -> "dict[str, list[Score]]":
+    """How often a whole sentence is right: drawn like the training text, and from combinations never seen in it."""
+    from regard.data.phrasebook import phrases
+    from regard.score import bleu, exact_match
+
+    _head("3. Sentences it has never seen")
+    scores = {}
+    meaning = {"test": "drawn like the training text", "novel": "pairs of words that never met in the training text"}
+    for split, what in meaning.items():
+        asked = list(phrases(to, split, count))
+        said = [each.text for each in translator.translate([phrase.source for phrase in asked])]
+        meant = [phrase.target for phrase in asked]
+        scores[split] = [exact_match(said, meant), bleu(said, meant)]
+        exact, overlap = scores[split]
+        typer.echo(f"  {split:<6} {exact.value:6.1f} % right to the letter, BLEU {overlap.value:.1f}   ({what})")
+        wrong = [row for row in zip(asked, said, strict=True) if row[0].target != row[1]]
+        for phrase, line in wrong[:1]:
+            typer.echo(f"           one it gets wrong: {phrase.source}")
+            typer.echo(f"             said   {line}\n             meant  {phrase.target}")
+    return scores
+
+
+def _show_lectures(translator: "Translator", known: "Sequence[Phrase]") -> None:
+    """The lectures' sentences, each against what it should be."""
+    typer.echo("\nThe lectures' sentences, none of which it was trained on:")
+    for phrase, said in zip(known, translator.translate([phrase.source for phrase in known]), strict=True):
+        right = said.text == phrase.target
+        typer.echo(f"  {phrase.source}\n    {'✓' if right else '✗'} {said.text}")
+        if not right:
+            typer.echo(f"      should be: {phrase.target}")
+
+
+def _show_alignments(translator: "Translator", folder: Path, to: str, count: int) -> "list[AttentionMap]":
+    """Which word became which, read from the attention, and how far that is from the grammar's own links."""
+    from regard.bundle import load_scores, save_scores
+    from regard.data.phrasebook import lectures, phrases
+    from regard.score import alignment_error_rate
+    from regard.train.maps import attention_maps
+    from regard.translator.given import choose_look, weigh
+
+    _head("4. Which word became which: links read from the attention")
+    translator.look = choose_look(translator, *_links(list(phrases(to, "valid", count))))
+    save_scores(folder, {**load_scores(folder), "alignment": translator.look.to_scores()})
+    pairs, gold = _links([lectures(to)[number] for number in DRAWN])
+    for given, truth in list(zip(weigh(translator, pairs, alignments=True), gold, strict=True))[:2]:
+        _show_links(given.source.split(), given.target.split(), set(given.alignment or ()), truth)
+    asked, meant = _links(list(phrases(to, "test", count)))
+    found = [given.alignment or () for given in weigh(translator, asked, alignments=True)]
+    head = "all heads" if translator.look.head is None else f"head {translator.look.head + 1}"
+    typer.echo(f"\n{alignment_error_rate(found, meant)}")
+    typer.echo(f"read from {translator.look.tap}, {head}: of all, these align {count} validation pairs best")
+    return attention_maps(translator, pairs, gold)
+
+
+def _links(phrases: "Sequence[Phrase]") -> "tuple[list[tuple[str, str]], list[Alignment]]":
+    """Pairs of sentences, and the grammar's links between their words."""
+    from regard.score import Alignment
+
+    gold = [
+        Alignment(
+            frozenset((link.source, link.target) for link in phrase.alignment if link.sure),
+            frozenset((link.source, link.target) for link in phrase.alignment),
+        )
+        for phrase in phrases
+    ]
+    return [(phrase.source, phrase.target) for phrase in phrases], gold
+
+
+def _show_links(source: list[str], target: list[str], found: set[tuple[int, int]], gold: "Alignment") -> None:
+    """Each target word with the source words it came from; a mark where the grammar has no such link."""
+    typer.echo(f"\n  {' '.join(source)}")
+    for number, word in enumerate(target):
+        linked = sorted(link for link in found if link[1] == number)
+        said = ", ".join(source[link[0]] + ("" if link in gold.possible else " ✗") for link in linked)
+        typer.echo(f"    {word:<14} {said or '–'}")
+
+
+def _other(to: str) -> str:
+    return "ar" if to != "ar" else "fr"
+
+
+def _on_a_mac() -> bool:
+    import sys
+
+    return sys.platform == "darwin"

@@ -3,6 +3,13 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from regard.recipe import Recipe
+    from regard.train.events import Finished
 
 
 @contextmanager
@@ -29,3 +36,21 @@ def watching() -> Iterator[Callable[[str, int], None]]:
             progress.update(tasks[task], completed=pairs)
 
         yield show
+
+
+def follow_training(recipe: "Recipe", run: Path, device: str = "auto", plain: bool = False) -> "Finished":
+    """Train with everything shown and kept: the live view, or lines if `plain`, and the run's log."""
+    from regard.train.events import Finished
+    from regard.train.journal import Journal
+    from regard.train.loop import train
+    from regard.train.view import PlainView, open_view
+
+    with watching() as watch:
+        events = train(recipe, run, device, watch)
+        first = next(events)
+    with PlainView() if plain else open_view() as view, Journal(run) as journal:
+        for event in chain([first], events):
+            journal.write(event)
+            view.show(event)
+    assert isinstance(event, Finished)
+    return event

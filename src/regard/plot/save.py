@@ -31,6 +31,7 @@ def render(figure: Figure, form: str, *, dpi: int = 200, clear: bool = False) ->
     with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
         # What is missing was said once, in words, when the fonts were chosen.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
+        _settle(figure)
         figure.savefig(
             stream,
             format=form,
@@ -50,3 +51,11 @@ def save(figure: Figure, path: Path, *, dpi: int = 200) -> Path:
         raise ValueError(f"{path}: a figure is written by its suffix; end it in .{', .'.join(FORMATS)}")
     write_whole(path, render(figure, form, dpi=dpi))
     return path
+
+
+def _settle(figure: Figure) -> None:
+    """Find the places of all parts once; else every drawing of the figure would find them again."""
+    engine = figure.get_layout_engine()
+    if engine is not None and figure.axes:
+        engine.execute(figure)
+    figure.set_layout_engine("none")
