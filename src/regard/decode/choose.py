@@ -84,9 +84,9 @@ class Diverse:
 
     independent = False
 
-    def __init__(self, groups: int, diversity: float, end: int) -> None:
+    def __init__(self, groups: int, diversity: float) -> None:
         """So many groups in a line for each sentence."""
-        self.groups, self.diversity, self.end = groups, diversity, end
+        self.groups, self.diversity = groups, diversity
 
     def __call__(self, logprobs_RV: Float[Tensor, "R V"], live: Live) -> Candidates:
         """The 2 W best of each group, one group after the other."""
@@ -103,8 +103,9 @@ class Diverse:
             logprob_BK = logprobs_BWV.flatten(1).gather(1, at_BK).double()
             total_BK = total_BW.gather(1, ranked.parent_BK) + logprob_BK
             found.append(Candidates(ranked.parent_BK, ranked.token_BK, logprob_BK, total_BK))
-            going_BW = found[-1].at(going_on(ranked.token_BK == self.end, rows)).token_BK
-            chosen_BV.scatter_add_(1, going_BW, torch.ones_like(going_BW, dtype=chosen_BV.dtype))
+            # A group that is done chooses nothing more.
+            real_BW = (total_BK[:, :rows] > -torch.inf).to(chosen_BV.dtype)
+            chosen_BV.scatter_add_(1, ranked.token_BK[:, :rows], real_BW)
         return Candidates(
             *(torch.stack(parts, 1).flatten(0, 1) for parts in zip(*(each.parts() for each in found), strict=True))
         )

@@ -81,6 +81,8 @@ class Search(Generic[State]):
 
     def advance(self) -> None:
         """One more token for every live hypothesis."""
+        if not self.wishes:
+            return
         live = self.live
         self._move()
         logprobs_RV, self.state = self.stepper.step(live.token_BW.flatten(), self.state)
@@ -104,6 +106,8 @@ class Search(Generic[State]):
 
         While few are done they stay, since leaving moves what the stepper keeps of the others.
         """
+        if not self.wishes:
+            return []
         last = self.steps >= self.deadline
         look = self.has_ended and (self.device.type == "cpu" or self.steps % GLANCE == 0)
         if not last and not look:
@@ -247,7 +251,7 @@ def _chooser(wishes: Sequence[Wish], options: Options, device: torch.device | st
     if any(wish.phrases for wish in wishes):
         return Constrained(wishes, options.end, device)
     if options.diversity:
-        return Diverse(options.groups, options.diversity, options.end)
+        return Diverse(options.groups, options.diversity)
     return Greedy() if options.beam == 1 else Best()
 
 

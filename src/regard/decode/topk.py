@@ -18,7 +18,7 @@ def top(
     Place p of a line stands for value p % V of its row p // V. With fewer than k values, all of them.
     """
     (beams, rows), size = added_BW.shape, values_RV.shape[1]
-    line_BV = values_RV.view(beams, rows * size)
+    line_BV = values_RV.reshape(beams, rows * size)
     k = min(k, rows * size)
     if size < FEW or k * BLOCK > size:
         sums = values_RV.view(beams, rows, size) + added_BW[:, :, None]

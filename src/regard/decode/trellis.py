@@ -28,10 +28,14 @@ class Trellis:
         self._layers: list[tuple[Tensor, Tensor, Tensor]] = []
         self.renumber(torch.full((rows,), ROOT, device=device))
 
+    def __len__(self) -> int:
+        """How many layers are kept."""
+        return len(self._fetched) + len(self._layers)
+
     @property
     def last(self) -> int:
         """Number of the newest layer."""
-        return self._dropped + len(self._fetched) + len(self._layers) - 1
+        return self._dropped + len(self) - 1
 
     def push(self, parent_R: Int[Tensor, " R"], token_R: Int[Tensor, " R"], logprob_R: Float[Tensor, " R"]) -> None:
         """One more token in each row, which goes on from that row of the newest layer."""

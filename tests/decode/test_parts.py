@@ -1,0 +1,94 @@
+"""The parts a search is made of, each by itself."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.decode.test_beam import PLAIN
+
+from regard.decode import Limits, Sampling, Wish
+from regard.decode.topk import BLOCK, greatest, top
+from regard.decode.trellis import ROOT, Trellis
+
+sizes = st.one_of(st.integers(1, 40), st.integers(1000, 1200), st.sampled_from([16 * BLOCK, 20 * BLOCK - 1]))
+
+
+@given(st.integers(1, 3), st.integers(1, 4), sizes, st.integers(1, 12), st.integers(0, 1000))
+def test_block_by_block_finds_what_sorting_finds(beams: int, rows: int, size: int, k: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(beams * rows, size, generator=generator)
+    values[torch.rand(values.shape, generator=generator) < 0.3] = -torch.inf
+    added = torch.randn(beams, rows, generator=generator, dtype=torch.float64)
+    added[0, -1] = -torch.inf
+    sums = (values.view(beams, rows, size) + added[:, :, None]).flatten(1)
+    best, at = top(values, added, k)
+    assert torch.equal(best, sums.topk(min(k, rows * size)).values)
+    assert torch.equal(sums.gather(1, at), best)
+    value, place = greatest(values)
+    assert torch.equal(value, values.amax(1))
+    assert torch.equal(values.gather(1, place[:, None])[:, 0], value)
+
+
+def test_a_trellis_tells_how_a_row_came_to_be() -> None:
+    trellis = Trellis(2, "cpu")
+    score = torch.tensor([-1.0, -2.0], dtype=torch.float64)
+    trellis.push(torch.tensor([0, 0]), torch.tensor([5, 6]), score)
+    assert trellis.trace(1, 1) == ((6,), (-2.0,))
+    trellis.push(torch.tensor([1, 0]), torch.tensor([7, 8]), score)
+    trellis.renumber(torch.tensor([1, ROOT, 0]))
+    trellis.push(torch.tensor([2, 1, 0]), torch.tensor([1, 2, 3]), torch.zeros(3, dtype=torch.float64))
+    assert trellis.trace(trellis.last, 0)[0] == (6, 7, 1)
+    assert trellis.trace(trellis.last, 1)[0] == (2,)
+    assert trellis.trace(trellis.last, 2)[0] == (5, 8, 3)
+    trellis.drop(3)
+    assert trellis.trace(trellis.last, 1)[0] == (2,)
+
+
+def test_limits_relative_to_the_source_leave_room_for_what_is_asked_for() -> None:
+    limits = Limits(least=1, most=20, least_per_source=0.5, most_per_source=1.5, spare=2)
+    assert limits.of(Wish(source=4)) == (2, 8)
+    assert limits.of(Wish(source=0)) == (1, 2)
+    assert limits.of(Wish(source=100)) == (20, 20)
+    assert limits.of(Wish(source=1, prefix=(2, 3), phrases=((4, 5), (6,)))) == (1, 5)
+    assert Limits(most=9).of(Wish(source=1)) == (0, 9)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"beam": 4, "groups": 3}, "a beam of 4 does not divide into 3 groups"),
+        ({"beam": 0}, "a beam of 0"),
+        ({"nbest": 9}, "between 1 and 3 best, not 9"),
+        ({"banned": (1,)}, "the end symbol 1 is banned"),
+        ({"coverage_penalty": -1.0}, "not negative"),
+        ({"sampling": Sampling(2), "groups": 3}, "groups are for beams"),
+    ],
+)
+def test_options_that_do_not_fit_together_are_refused(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        replace(PLAIN, **changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"temperature": 0.0}, "above 0, not 0.0"),
+        ({"count": 0}, "0 samples"),
+        ({"top_k": 0}, "top_k is 1 or more"),
+        ({"top_p": 0.0}, "top_p is in"),
+        ({"min_p": 1.5}, "min_p in"),
+    ],
+)
+def test_samplings_that_are_none_are_refused(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Sampling(**changed)
+
+
+def test_limits_nothing_can_keep_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least 5 and at most 3 tokens does not exist"):
+        Limits(least=5, most=3)
+    with pytest.raises(ValueError, match="cannot be negative"):
+        Limits(most_per_source=-1.0)

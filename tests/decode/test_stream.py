@@ -1,0 +1,140 @@
+"""A batch that is kept full finds what each sentence would find alone."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.decode.table import Table, TableState
+from tests.decode.test_beam import PLAIN, run, seeds
+
+from regard.decode import Hypothesis, Limits, Options, Sampling, Search, Wish, stream
+
+
+class Walker:
+    """A table without `join`."""
+
+    def __init__(self, table: Table) -> None:
+        self.table, self.widest = table, 0
+
+    def step(self, tokens_R: torch.Tensor, state: TableState) -> tuple[torch.Tensor, TableState]:
+        self.widest = max(self.widest, len(tokens_R))
+        return self.table.step(tokens_R, state)
+
+    def select(self, state: TableState, rows_R: torch.Tensor) -> TableState:
+        return self.table.select(state, rows_R)
+
+
+class Joining(Walker):
+    """The same with it."""
+
+    def join(self, states: list[TableState]) -> TableState:
+        return self.table.join(states)
+
+
+def arriving(
+    table: Table, wishes: list[Wish], sizes: list[int], options: Options
+) -> Iterator[tuple[TableState, list[Wish]]]:
+    """Sentences 0, 1, …, a few at a time."""
+    at = 0
+    for size in sizes:
+        here = range(at, min(at + size, len(wishes)))
+        yield table.start(here, options.rows), [wishes[i] for i in here]
+        at += size
+
+
+def alone(table: Table, options: Options, wishes: list[Wish]) -> list[list[Hypothesis]]:
+    return [run(table, options, [wish], first)[0] for first, wish in enumerate(wishes)]
+
+
+@st.composite
+def any_wish(draw: st.DrawFn) -> Wish:
+    token = st.sampled_from([0, 2, 3])
+    return Wish(
+        source=draw(st.integers(1, 6)),
+        prefix=draw(st.lists(token, max_size=2).map(tuple)),
+        phrases=draw(st.sampled_from([(), (), ((2, 3),)])),
+        avoid=draw(st.sampled_from([(), ((0, 2),)])),
+        seed=draw(st.integers(0, 9)),
+    )
+
+
+KINDS = [
+    replace(PLAIN, beam=3, nbest=3, coverage_penalty=0.2),
+    replace(PLAIN, beam=1),
+    replace(PLAIN, beam=4, groups=2, nbest=2),
+    replace(PLAIN, beam=2, stopping="full", no_repeat=2),
+]
+
+
+@given(seeds, st.lists(any_wish(), min_size=1, max_size=12), st.sampled_from(KINDS), st.integers(1, 5), st.data())
+@settings(max_examples=40)
+def test_a_full_batch_finds_what_each_sentence_finds_alone_bit_for_bit(
+    seed: int, wishes: list[Wish], kind: Options, room: int, data: st.DataObject
+) -> None:
+    table = Table(4, seed, sources=[wish.source for wish in wishes])
+    options = replace(kind, limits=Limits(most=9, most_per_source=1.0, spare=2))
+    sizes = data.draw(st.lists(st.integers(0, 3), min_size=13, max_size=13)) + [1] * len(wishes)
+    found = dict(stream(table, arriving(table, wishes, sizes, options), options, room))
+    assert [found[number] for number in range(len(wishes))] == alone(table, options, wishes)
+
+
+@given(seeds, st.integers(1, 8))
+@settings(max_examples=20)
+def test_samples_stay_the_same_in_a_stream(seed: int, sentences: int) -> None:
+    table, options = Table(5, seed), replace(PLAIN, sampling=Sampling(2))
+    wishes = [Wish(seed=seed + i) for i in range(sentences)]
+    found = dict(stream(table, arriving(table, wishes, [1] * sentences, options), options, 3))
+    assert [found[number] for number in range(sentences)] == alone(table, options, wishes)
+
+
+def test_a_joiner_is_never_asked_for_more_rows_than_there_is_room_and_hardly_for_fewer() -> None:
+    table, options = Table(6, 5), replace(PLAIN, beam=2)
+    wishes = [Wish() for _ in range(40)]
+    joining = Joining(table)
+    found = dict(stream(joining, arriving(table, wishes, [1] * 40, options), options, room=8))
+    assert len(found) == 40
+    assert joining.widest == 16
+    with_joins, table.steps = table.steps, 0
+    walker = Walker(table)
+    assert dict(stream(walker, arriving(table, wishes, [8] * 5, options), options, room=8)) == found
+    assert with_joins < table.steps
+
+
+def test_a_stepper_that_joins_nothing_takes_one_arrival_after_the_other() -> None:
+    table, options = Table(5, 2), replace(PLAIN, beam=2)
+    wishes = [Wish() for _ in range(7)]
+    walker = Walker(table)
+    found = dict(stream(walker, arriving(table, wishes, [3, 3, 1], options), options, room=100))
+    assert [found[number] for number in range(7)] == alone(table, options, wishes)
+    assert walker.widest == 6
+
+
+def test_a_stepper_that_joins_nothing_says_so() -> None:
+    table = Table(5, 2)
+    running = Search(Walker(table), PLAIN)
+    running.add(table.start([0], 3), [Wish()])
+    with pytest.raises(ValueError, match="takes no new sentences while others are on their way"):
+        running.add(table.start([1], 3), [Wish()])
+
+
+def test_a_stepper_that_does_not_say_where_it_looks_knows_no_coverage() -> None:
+    with pytest.raises(ValueError, match="asks where the model looks"):
+        Search(Walker(Table()), replace(PLAIN, coverage_penalty=0.2))
+
+
+def test_nothing_arrives_and_nothing_is_found() -> None:
+    assert list(stream(Table(), iter(()), PLAIN)) == []
+
+
+def test_a_long_stream_forgets_what_is_done() -> None:
+    table, options = Table(5, 9), replace(PLAIN, beam=2)
+    running = Search(table, options)
+    for sentence in range(60):
+        running.add(table.start([sentence], 2), [Wish()])
+        for _ in range(2):
+            running.advance()
+            running.leave()
+    assert len(running.trellis) < 40
