@@ -25,10 +25,10 @@ encoder_layers = 1
 decoder_layers = 1
 dropout = 0.2
 [train]
-steps = 12
+steps = 6
 tokens = 512
-every = 4
-warmup = 4
+every = 2
+warmup = 2
 rate = 1e-2
 precision = "float32"
 translate = 0
@@ -50,10 +50,26 @@ def trained() -> Callable[[Recipe, Path], list[Event]]:
     return lambda recipe, run: list(train(recipe, run, "cpu"))
 
 
-@pytest.fixture(autouse=True)
-def shared_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, own_cache: None) -> None:
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
     """One cache for all of these tests, which read the same few corpora."""
-    monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "training-cache"))
+    return str(tmp_path_factory.mktemp("training-cache"))
+
+
+@pytest.fixture(autouse=True)
+def shared_cache(cache: str, monkeypatch: pytest.MonkeyPatch, own_cache: None) -> None:
+    """No test reads or writes the user's own cache."""
+    monkeypatch.setenv("REGARD_CACHE", cache)
+
+
+@pytest.fixture(scope="session")
+def once(cache: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing interrupted, made once; not to be changed."""
+    run = tmp_path_factory.mktemp("once") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", cache)
+        list(train(parse(TINY, name="tiny"), run, "cpu"))
+    return run
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:

@@ -26,7 +26,7 @@ def test_training_tells_what_it_does_and_leaves_a_model(tiny: Make, trained: Tra
     assert told[-1] == "Finished"
     assert told.count("Validated") == told.count("Saved") == 3
     bundle = load_bundle(tmp_path)
-    assert bundle.scores["training"]["steps"] == 12
+    assert bundle.scores["training"]["steps"] == 6
     assert [each["name"] for each in bundle.scores["test"]["scores"]][:2] == ["BLEU", "chrF2"]
     assert bundle.scores["test"]["sentences"] == 30
 
@@ -43,12 +43,12 @@ def test_progress_counts_every_target_token_once(tiny: Make, trained: Train, tmp
     assert isinstance(finished, Finished)
     last = [event for event in events if isinstance(event, Progress)][-1]
     assert last.tokens == finished.tokens
-    assert last.step == finished.step == 12
+    assert last.step == finished.step == 6
 
 
 def test_validation_translates_and_says_which_weights_were_best(tiny: Make, trained: Train, tmp_path: Path) -> None:
     validated = [event for event in trained(tiny("train.translate=auto"), tmp_path) if isinstance(event, Validated)]
-    assert [event.step for event in validated] == [4, 8, 12]
+    assert [event.step for event in validated] == [2, 4, 6]
     assert [score.name for score in validated[0].scores] == ["BLEU", "chrF2"]
     assert all(sample.source and sample.reference for event in validated for sample in event.samples)
     best = min(validated, key=lambda event: event.loss)
@@ -155,13 +155,13 @@ def test_a_moving_average_lags_behind_the_weights(tiny: Make, trained: Train, tm
 
 def test_only_so_many_checkpoints_are_kept(tiny: Make, trained: Train, tmp_path: Path) -> None:
     trained(tiny("train.keep=1"), tmp_path)
-    assert [each.name for each in (tmp_path / FOLDER).iterdir()] == ["step-00000012"]
+    assert [each.name for each in (tmp_path / FOLDER).iterdir()] == ["step-00000006"]
 
 
 def test_auto_finds_a_batch_once_and_remembers_it(tiny: Make, trained: Train, tmp_path: Path) -> None:
     events = trained(tiny("train.tokens=auto"), tmp_path)
     assert any(isinstance(event, Noticed) and "tokens fit" in event.message for event in events)
-    again = trained(tiny("train.tokens=auto", "train.steps=13"), tmp_path)
+    again = trained(tiny("train.tokens=auto", "train.steps=7"), tmp_path)
     assert not any(isinstance(event, Noticed) for event in again)
     place, _ = newest(tmp_path)
     assert place is not None
@@ -187,12 +187,13 @@ def test_every_way_of_learning_learns(word: str, tiny: Make, trained: Train, tmp
     assert losses[-1] < losses[0]
 
 
-def test_a_run_begun_from_another_starts_with_its_weights(tiny: Make, trained: Train, tmp_path: Path) -> None:
-    trained(tiny(), tmp_path / "old")
-    more = tiny(f"train.start='{tmp_path / 'old'}'", 'text.symbols=["<2de>"]', "train.steps=1", "train.rate=1e-12")
+def test_a_run_begun_from_another_starts_with_its_weights(
+    tiny: Make, trained: Train, once: Path, tmp_path: Path
+) -> None:
+    more = tiny(f"train.start='{once}'", 'text.symbols=["<2de>"]', "train.steps=1", "train.rate=1e-12")
     events = trained(more, tmp_path / "new")
     assert any(isinstance(event, Noticed) and "begun from" in event.message for event in events)
-    old, new = load_file(tmp_path / "old" / "model.safetensors"), load_file(tmp_path / "new" / "model.safetensors")
+    old, new = load_file(once / "model.safetensors"), load_file(tmp_path / "new" / "model.safetensors")
     for name, each in old.items():
         torch.testing.assert_close(new[name][: each.shape[0]], each)
     started = next(event for event in events if isinstance(event, Started))
@@ -200,12 +201,13 @@ def test_a_run_begun_from_another_starts_with_its_weights(tiny: Make, trained: T
     assert started.recipe.text.symbols == ("<2de>",)
 
 
-def test_a_new_vocabulary_keeps_the_vectors_of_pieces_known_before(tiny: Make, trained: Train, tmp_path: Path) -> None:
-    trained(tiny(), tmp_path / "old")
-    more = tiny(f"train.start='{tmp_path / 'old'}'", "train.vocabulary=new", "text.size=330", "train.steps=1")
+def test_a_new_vocabulary_keeps_the_vectors_of_pieces_known_before(
+    tiny: Make, trained: Train, once: Path, tmp_path: Path
+) -> None:
+    more = tiny(f"train.start='{once}'", "train.vocabulary=new", "text.size=330", "train.steps=1")
     more = more.model_copy(update={"train": more.train.model_copy(update={"rate": 1e-12})})
     trained(more, tmp_path / "new")
-    one, other = load_bundle(tmp_path / "old"), load_bundle(tmp_path / "new")
+    one, other = load_bundle(once), load_bundle(tmp_path / "new")
     piece = one.tokenizers.source.piece(300)
     torch.testing.assert_close(
         one.model.encoder.embedding.weight[300],
@@ -213,10 +215,11 @@ def test_a_new_vocabulary_keeps_the_vectors_of_pieces_known_before(tiny: Make, t
     )
 
 
-def test_a_run_begun_from_another_model_says_what_differs(tiny: Make, trained: Train, tmp_path: Path) -> None:
-    trained(tiny(), tmp_path / "old")
+def test_a_run_begun_from_another_model_says_what_differs(
+    tiny: Make, trained: Train, once: Path, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match=r"model.inner is 32 there and 64 here"):
-        trained(tiny(f"train.start='{tmp_path / 'old'}'", "model.inner=64"), tmp_path / "new")
+        trained(tiny(f"train.start='{once}'", "model.inner=64"), tmp_path / "new")
 
 
 def test_two_trainings_in_one_folder_are_refused(tiny: Make, tmp_path: Path) -> None:

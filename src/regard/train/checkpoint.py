@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from torch import Tensor
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
@@ -54,9 +55,9 @@ def save(run: Path, step: int, tensors: dict[str, Tensor], notes: dict[str, Any]
             settle(parent)
             for old in _found(run)[keep:]:
                 shutil.rmtree(old, ignore_errors=True)
-    except OSError as error:
+    except OSError:
         shutil.rmtree(scratch, ignore_errors=True)
-        raise _no_room(error, run, step) from error
+        raise
     workers.wait()
     return place
 
@@ -138,14 +139,26 @@ def _told_plainly() -> Iterator[None]:
         raise (system or causes)[0] from error
 
 
-def _no_room(error: OSError, run: Path, step: int) -> OSError:
-    """A full disk in words that say what is safe and what to do."""
-    if error.errno not in _NO_ROOM:
-        return error
+@contextmanager
+def room_in(run: Path) -> Iterator[None]:
+    """Turn a full disk into an error that says what is safe and what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        raise OSError(error.errno, _no_room(run, error.strerror or "No space left")) from error
+    except SafetensorError as error:  # its writer has its own name for what the system said
+        if not any(f"code: {number}" in str(error) or f"os error {number}" in str(error) for number in _NO_ROOM):
+            raise
+        raise OSError(errno.ENOSPC, _no_room(run, "No space left on device")) from error
+
+
+def _no_room(run: Path, what: str) -> str:
+    """What a full disk means for a run."""
     kept = _found(run)
-    safe = f"{kept[0]} is whole" if kept else "there is no earlier one"
-    return OSError(
-        error.errno,
-        f"{error.strerror}: the checkpoint of step {step} does not fit in {run}; {safe}. "
-        "Make room (train.keep says how many are kept), then give the same command: it goes on from there",
+    safe = f"the last checkpoint, {kept[0]}, is whole" if kept else "there is no checkpoint yet"
+    return (
+        f"{what}: cannot write in {run}; {safe}. Make room (train.keep says how many checkpoints are kept), "
+        "then give the same command: it goes on from there"
     )

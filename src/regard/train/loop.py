@@ -12,7 +12,7 @@ from regard.data.prepare import Watch, gather, lay_out
 from regard.models.cost import parameters
 from regard.recipe import Recipe
 from regard.train.budget import find_budget
-from regard.train.checkpoint import exists, newest
+from regard.train.checkpoint import exists, newest, room_in
 from regard.train.compiling import compile_in_place, decide
 from regard.train.cost import flops_per_token, limit
 from regard.train.engine import update
@@ -43,7 +43,12 @@ def train(recipe: Recipe, run: Path, device: str = "auto", watch: Watch | None =
     recipe = adopted(recipe)
     check_recipe(recipe, run)
     prepared = gather(recipe, run, watch, tokenizers=given_tokenizers(recipe))
-    with joined(device) as workers, claimed(run) if workers.first else nullcontext(), stoppable() as stop:
+    with (
+        joined(device) as workers,
+        claimed(run) if workers.first else nullcontext(),
+        room_in(run),
+        stoppable() as stop,
+    ):
         workers.same(prepared.tokenizers.fingerprint, "the vocabulary")
         if workers.first:
             lay_out(recipe, prepared)

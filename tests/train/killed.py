@@ -1,0 +1,38 @@
+"""Train a run that is killed again and again at random moments, until it gets to its end. Run by `test_resume.py`."""
+
+import os
+import random
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import torch
+
+from regard.recipe import load
+from regard.train.loop import train
+
+
+def attempt(recipe: str, run: str, seconds: float) -> bool:
+    """Train in a child that is killed after so many seconds; whether it came to its end before that."""
+    child = os.fork()
+    if child == 0:
+        threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        for _ in train(load(recipe), Path(run), "cpu"):
+            pass
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def main(recipe: str, run: str, seed: str) -> None:
+    dice = random.Random(int(seed))
+    torch.set_num_threads(1)
+    kills = 0
+    # A little longer each time, so that it gets there however slow the machine is.
+    while not attempt(recipe, run, dice.uniform(0.05, 0.5) * (1 + kills / 4)):
+        kills += 1
+    print(kills)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

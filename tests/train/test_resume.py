@@ -1,0 +1,183 @@
+"""A run that was stopped, killed or starved goes on to the very numbers of one that was not."""
+
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.train.conftest import kinds, weights
+
+from regard.recipe import Recipe, dump
+from regard.train.checkpoint import FOLDER, newest
+from regard.train.events import Event, Finished, Noticed, Progress, Started
+from regard.train.loop import train
+
+Make = Callable[..., Recipe]
+Train = Callable[[Recipe, Path], list[Event]]
+EVERYTHING = ("train.ema=0.9", "train.optimiser=muon", "train.schedule=plateau", "text.sampling=0.1", "train.rdrop=1.0")
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two runs ended with the same tensors, to the last bit, random numbers included."""
+    left, right = weights(one), weights(other)
+    model = [load_file(run / "model.safetensors") for run in (one, other)]
+    return (
+        left.keys() == right.keys()
+        and all(torch.equal(left[name], right[name]) for name in left)
+        and all(torch.equal(model[0][name], model[1][name]) for name in model[0])
+    )
+
+
+@pytest.fixture
+def straight(once: Path, tmp_path: Path) -> Path:
+    """A run that nothing interrupted, in a folder of one's own."""
+    return Path(shutil.copytree(once, tmp_path / "straight"))
+
+
+@pytest.mark.parametrize("settings", [("train.average=2",), EVERYTHING], ids=["plain", "everything"])
+def test_a_resumed_run_ends_with_the_same_bits(
+    settings: tuple[str, ...], tiny: Make, trained: Train, tmp_path: Path
+) -> None:
+    trained(tiny(*settings), tmp_path / "one")
+    for steps in (1, 4, 6):
+        events = trained(tiny(f"train.steps={steps}", *settings), tmp_path / "other")
+    started = next(event for event in events if isinstance(event, Started))
+    assert started.step == 4
+    assert same(tmp_path / "one", tmp_path / "other")
+
+
+def test_a_run_killed_at_random_moments_ends_with_the_same_bits(straight: Path, tiny: Make, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(dump(tiny()), encoding="utf-8")
+    command = [sys.executable, str(Path(__file__).with_name("killed.py")), str(tmp_path / "tiny.toml")]
+    said = subprocess.run([*command, str(tmp_path / "killed"), "7"], capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    assert int(said.stdout) >= 1
+    assert same(straight, tmp_path / "killed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_stops_and_the_run_goes_on(
+    number: signal.Signals, straight: Path, tiny: Make, trained: Train, tmp_path: Path
+) -> None:
+    events: list[Event] = []
+    for event in train(tiny(), tmp_path / "stopped", "cpu"):
+        events.append(event)
+        if isinstance(event, Progress) and event.step == 2:
+            signal.raise_signal(number)
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    assert finished.reason == "stopped"
+    assert 2 < finished.step < 4
+    assert kinds(events)[-2:] == ["Saved", "Finished"]
+    assert (tmp_path / "stopped" / "model.safetensors").is_file()
+    trained(tiny(), tmp_path / "stopped")
+    assert same(straight, tmp_path / "stopped")
+
+
+def test_a_second_ctrl_c_does_not_wait(tiny: Make, tmp_path: Path) -> None:
+    events = train(tiny(), tmp_path, "cpu")
+    next(event for event in events if isinstance(event, Progress))
+    signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    events.close()
+
+
+@pytest.mark.parametrize("harm", ["cut", "changed", "lost", "notes"])
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
+    harm: str, straight: Path, tiny: Make, trained: Train, tmp_path: Path
+) -> None:
+    run = tmp_path / "harmed"
+    trained(tiny("train.steps=4"), run)
+    last = max((run / FOLDER).glob("step-*"))
+    shard = next(last.glob("*.safetensors"))
+    data = shard.read_bytes()
+    match harm:
+        case "cut":
+            shard.write_bytes(data[: len(data) // 2])
+        case "changed":
+            shard.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        case "lost":
+            shard.unlink()
+        case "notes":
+            (last / "notes.json").write_text("{", encoding="utf-8")
+    events = trained(tiny(), run)
+    said = [event.message for event in events if isinstance(event, Noticed)]
+    assert len(said) == 1
+    assert "step-00000004 is damaged" in said[0]
+    assert "going on from step 2" in said[0]
+    assert same(straight, run)
+
+
+def test_without_a_whole_checkpoint_nothing_is_overwritten(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    trained(tiny("train.steps=2"), tmp_path)
+    for each in (tmp_path / FOLDER).rglob("*.safetensors"):
+        each.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"no checkpoint of .* is whole.*begin anew"):
+        trained(tiny(), tmp_path)
+
+
+@contextmanager
+def full_disk_from(events: Iterator[Event], kind: type[Event], size: int) -> Iterator[None]:
+    """From an event of this kind on, no file may be larger than this, which to a program is a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    next(event for event in events if isinstance(event, kind))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [2_000, 60_000], ids=["weights", "checkpoint"])
+def test_a_full_disk_loses_nothing(size: int, straight: Path, tiny: Make, trained: Train, tmp_path: Path) -> None:
+    run = tmp_path / "full"
+    trained(tiny("train.steps=2"), run)
+    events = train(tiny(), run, "cpu")
+    said = r"cannot write in .*step-00000002, is whole.*same command"
+    with full_disk_from(events, Started, size), pytest.raises(OSError, match=said):
+        list(events)
+    place, faults = newest(run)
+    assert place is not None
+    assert (place.name, faults) == ("step-00000002", [])
+    assert [each.name for each in (run / FOLDER).iterdir()] == ["step-00000002"]
+    trained(tiny(), run)
+    assert same(straight, run)
+
+
+def test_a_finished_run_only_says_so_again(straight: Path, tiny: Make, trained: Train) -> None:
+    assert kinds(trained(tiny(), straight)) == ["Started", "Finished"]
+
+
+def test_another_recipe_is_refused_with_what_differs(straight: Path, tiny: Make, trained: Train) -> None:
+    with pytest.raises(ValueError, match=r"(?s)train.rate was 0.01, now 0.5.*--run"):
+        trained(tiny("train.rate=0.5"), straight)
+
+
+def test_what_may_change_changes(straight: Path, tiny: Make, trained: Train) -> None:
+    more = tiny("train.steps=7", "train.every=5", "train.tokens=700", "decode.beam=2")
+    events = trained(more, straight)
+    assert any(isinstance(event, Noticed) and "train.tokens was 512 and is 700" in event.message for event in events)
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    assert finished.step == 7
+
+
+def test_other_text_under_the_same_recipe_is_refused(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    for side in ("en", "de"):
+        (tmp_path / f"text.{side}").write_text("a b c\nd e f g\nh i\n" * 30, encoding="utf-8")
+    names = f"data.train=[{{source='{tmp_path}/text.en', target='{tmp_path}/text.de'}}]"
+    recipe = tiny(names, "data.drop=[]", "text.kind=word", "train.steps=2")
+    trained(recipe, tmp_path / "run")
+    with (tmp_path / "text.en").open("a", encoding="utf-8") as one, (tmp_path / "text.de").open("a") as other:
+        print("a b", file=one)
+        print("c d", file=other)
+    with pytest.raises(ValueError, match="text or the vocabulary has changed"):
+        trained(recipe.model_copy(update={"train": recipe.train.model_copy(update={"steps": 4})}), tmp_path / "run")
