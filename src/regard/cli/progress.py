@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,19 +38,23 @@ def watching() -> Iterator[Callable[[str, int], None]]:
         yield show
 
 
-def follow_training(recipe: "Recipe", run: Path, device: str = "auto", plain: bool = False) -> "Finished":
-    """Train with everything shown and kept: the live view, or lines if `plain`, and the run's log."""
+def follow_training(
+    recipe: "Recipe", run: Path, device: str = "auto", *, plain: bool = False, quiet: bool = False
+) -> "Finished":
+    """Train with everything kept in the run's log, and shown: live, as lines if `plain`, not at all if `quiet`."""
     from regard.train.events import Finished
     from regard.train.journal import Journal
     from regard.train.loop import train
     from regard.train.view import PlainView, open_view
 
-    with watching() as watch:
+    with nullcontext() if quiet else watching() as watch:
         events = train(recipe, run, device, watch)
         first = next(events)
-    with PlainView() if plain else open_view() as view, Journal(run) as journal:
+    shown = nullcontext() if quiet else PlainView() if plain else open_view()
+    with shown as view, Journal(run) as journal:
         for event in chain([first], events):
             journal.write(event)
-            view.show(event)
+            if view is not None:
+                view.show(event)
     assert isinstance(event, Finished)
     return event

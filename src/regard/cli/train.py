@@ -1,6 +1,5 @@
 """`regard train`: a recipe to a trained model."""
 
-from itertools import chain
 from pathlib import Path
 
 import typer
@@ -23,23 +22,30 @@ def train(
     regard train recipes/phrasebook.toml train.steps=300 --run runs/quick
     torchrun --nproc-per-node 8 -m regard train recipes/wmt14-base.toml
     """
-    from regard.cli.progress import watching
+    from regard.cli.progress import follow_training
     from regard.recipe import load
-    from regard.train.journal import Journal
     from regard.train.loop import train as learn
-    from regard.train.view import PlainView, open_view
     from regard.train.workers import speaks
 
     recipe = load(file, overrides or [])
     folder = Path(run or Path("runs", recipe.name))
-    if quiet or not speaks():
+    if not speaks():
         for _ in learn(recipe, folder, device):
             pass
         return
-    with watching() as watch:
-        events = learn(recipe, folder, device, watch)
-        first = [next(events)]
-    with PlainView() if plain else open_view() as view, Journal(folder) as journal:
-        for event in chain(first, events):
-            journal.write(event)
-            view.show(event)
+    finished = follow_training(recipe, folder, device, plain=plain, quiet=quiet)
+    if finished.reason != "stopped":
+        _report(folder, device, quiet)
+
+
+def _report(folder: Path, device: str, quiet: bool) -> None:
+    """Write the run's report; the model is safe by now, so what goes wrong here is said and no more."""
+    from regard.train.maps import report_run
+
+    try:
+        html, _ = report_run(folder, device)
+    except (ValueError, OSError) as error:
+        typer.echo(f"regard: the report could not be written: {error}", err=True)
+        return
+    if not quiet:
+        typer.echo(f"regard: the report is in {html}", err=True)
