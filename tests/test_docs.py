@@ -39,7 +39,9 @@ def test_the_commands_of_a_document_run(name: str, desk: Path) -> None:
     assert said.returncode == 0, said.stderr
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/scores.md", "docs/text.md", "docs/phrasebook.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/figures.md", "docs/scores.md", "docs/text.md", "docs/phrasebook.md"]
+)
 def test_the_python_of_a_document_runs(name: str, desk: Path) -> None:
     if name == "docs/scores.md":
         assert run(["bash", "-c", "\n".join(blocks(name, "sh"))], desk).returncode == 0
