@@ -1,0 +1,65 @@
+"""Several processes learn what one learns, and read each other's checkpoints."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from tests.train.conftest import weights
+
+from regard.bundle import load_bundle
+from regard.recipe import Recipe, dump
+from regard.train.events import Event
+from regard.train.workers import Workers
+
+Make = Callable[..., Recipe]
+Train = Callable[[Recipe, Path], list[Event]]
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def agree(one: Path, other: Path) -> None:
+    """Weights and what the optimiser remembers, to what double precision leaves of another order of sums."""
+    left, right = weights(one), weights(other)
+    for name in left:
+        if not name.startswith("dice"):
+            torch.testing.assert_close(left[name], right[name], rtol=1e-7, atol=1e-9)
+
+
+def test_two_processes_are_one_and_read_what_the_other_wrote(
+    double: None, tiny: Make, trained: Train, tmp_path: Path
+) -> None:
+    """Two processes with a batch each a step, and one with two batches a step, learn from the same batches."""
+    recipe, step_of_two = tiny("model.dropout=0.0"), tiny("model.dropout=0.0", "train.accumulate=2")
+    trained(step_of_two, tmp_path / "reference")
+    short = step_of_two.model_copy(update={"train": step_of_two.train.model_copy(update={"steps": 4})})
+    trained(short, tmp_path / "alone")
+    (tmp_path / "tiny.toml").write_text(dump(recipe), encoding="utf-8")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    script = [str(Path(__file__).with_name("together.py")), str(tmp_path / "tiny.toml"), str(tmp_path)]
+    said = subprocess.run(
+        [*launch, *script], capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert said.returncode == 0, said.stderr
+    agree(tmp_path / "reference", tmp_path / "whole")
+    # One process goes on from what two had begun, in halves; two have gone on from what one had begun.
+    trained(step_of_two, tmp_path / "sharded")
+    agree(tmp_path / "reference", tmp_path / "sharded")
+    agree(tmp_path / "reference", tmp_path / "alone")
+    assert load_bundle(tmp_path / "whole").scores["training"]["processes"] == 2
+
+
+def test_one_process_alone_agrees_with_itself() -> None:
+    alone = Workers(torch.device("cpu"))
+    alone.same("a", "the word")
+    alone.wait()
+    assert alone.first
+    assert (alone.least(3), alone.decided(2.0), alone.dealt(["a", "b"])) == (3, 2.0, ["a", "b"])
