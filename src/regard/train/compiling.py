@@ -19,6 +19,8 @@ def decide(job: Job, standing: Standing, started: Started) -> tuple[bool, str]:
         return settings.compile, ""
     if workers.device.type != "cuda":
         return False, ""
+    if job.recipe.model.kind != "transformer":
+        return False, f"not compiled: {job.recipe.model.kind} runs the kernels it has"
     if workers.count > 1 and settings.sharding == "fsdp":
         return False, "not compiled: the model is sharded (train.compile = true compiles it all the same)"
     left = (settings.steps - standing.step) * standing.parts * standing.budget * started.flops_per_token
