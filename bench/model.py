@@ -40,6 +40,7 @@ SIZES = {
     "big": Outline(1024, 4096, 16, 6, 6),
 }
 SMOOTHING, PADDING = 0.1, 0
+LONGEST = 160  # tokens of a target
 Step = Callable[[], None]
 
 
@@ -90,7 +91,7 @@ def lengths(pairs: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]
     """Source lengths exp(N(3.2, 0.55)), cut to 3 … 150; targets 15 % around them, cut to 3 … 160."""
     dice = np.random.default_rng(seed)
     source = np.clip(np.exp(dice.normal(3.2, 0.55, pairs)), 3, 150).astype(np.int64)
-    target = np.clip(source * (1 + dice.normal(0, 0.15, pairs)), 3, 160).astype(np.int64)
+    target = np.clip(source * (1 + dice.normal(0, 0.15, pairs)), 3, LONGEST).astype(np.int64)
     return source, target
 
 
@@ -100,11 +101,18 @@ def cut(order: NDArray[np.int64], target: NDArray[np.int64], tokens: int) -> lis
     return np.split(order, ends)[:-1]
 
 
-def batches(tokens: int, many: int, vocabulary: int, by_length: bool) -> list[Batch]:
+def batches(tokens: int, many: int, vocabulary: int, order: str) -> list[Batch]:
     """Some batches of a large pool, spread evenly over it where it is sorted."""
     source, target = lengths(64 * tokens // 28, seed=1)
-    order = np.lexsort((target, source)) if by_length else np.random.default_rng(2).permutation(source.size)
-    every = cut(order, target, tokens)
+    shuffled = np.random.default_rng(2).permutation(source.size)
+    match order:
+        case "both":
+            order_N = np.lexsort((target, source))
+        case "source":
+            order_N = shuffled[np.argsort(source[shuffled], kind="stable")]
+        case _:
+            order_N = shuffled
+    every = cut(order_N, target, tokens)
     chosen = [every[i] for i in np.linspace(0, len(every) - 1, many + 2).astype(int)[1:-1]]
     dice = torch.Generator().manual_seed(3)
 
@@ -145,8 +153,8 @@ def ours(
         sizes = [-(-max(each.tokens for each in side) // 256) * 256 for side in list(zip(*ready, strict=True))[:2]]
         ready = [
             (
-                filled(source, sizes[0], rows, PADDING),
-                filled(target, sizes[1], rows, PADDING),
+                filled(source, sizes[0], rows, PADDING, LONGEST),
+                filled(target, sizes[1], rows, PADDING, LONGEST),
                 functional.pad(labels, (0, sizes[1] - labels.shape[0]), value=IGNORED),
             )
             for source, target, labels in ready
@@ -334,8 +342,8 @@ def ceiling(device: torch.device, dtype: torch.dtype) -> float:
 def prepared(asked: argparse.Namespace, device: torch.device, dtype: torch.dtype | None) -> list[Contender]:
     """Those who could be built and took their first steps; the others are told of and left out."""
     outline, vocabulary = SIZES[asked.size], asked.vocabulary
-    loose = batches(asked.tokens, asked.batches, vocabulary, by_length=False)
-    sorted_ = batches(asked.tokens, asked.batches, vocabulary, by_length=True)
+    loose = batches(asked.tokens, asked.batches, vocabulary, order="none")
+    sorted_ = batches(asked.tokens, asked.batches, vocabulary, asked.order)
     build: dict[str, tuple[list[Batch], Callable[[], Callable[[int], None]]]] = {
         "regard": (loose, lambda: ours(outline, vocabulary, loose, device, dtype, "eager")),
         "regard-fixed": (loose, lambda: ours(outline, vocabulary, loose, device, dtype, "fixed")),
@@ -425,6 +433,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--vocabulary", type=int, help="10,000 for small, 37,000 for the others")
     parser.add_argument("--precision", help="float32,bfloat16; on CUDA bfloat16 alone")
     parser.add_argument("--batches", type=int, help="batches a round: 8 on CUDA, 3 on a CPU")
+    parser.add_argument(
+        "--order",
+        choices=["both", "source", "none"],
+        default="both",
+        help="how sentences are sorted for those who pad: by both lengths (hardly any padding), by the source's, not",
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=90, help="no new round after so long")
     parser.add_argument("--threads", type=int, help="threads of a CPU; all unless told")

@@ -126,7 +126,8 @@ def test_a_layer_is_an_encoder_layer(norm_first: bool, activation: str, given_le
     copy_block(mine, theirs)
     x = normal(layout.tokens, WIDTH)
     expected = theirs(layout.pad(x), src_key_padding_mask=hidden(layout))
-    torch.testing.assert_close(mine(x, plan(Sight(), layout, layout)), layout.unpad(expected))
+    got, _ = mine(x, mine.around_self.enter(x), plan(Sight(), layout, layout), None, nn.Identity())
+    torch.testing.assert_close(got, layout.unpad(expected))
 
 
 @orders
@@ -140,7 +141,8 @@ def test_a_layer_with_a_memory_is_a_decoder_layer(norm_first: bool, given_length
     target, source = (Layout.from_lengths(each) for each in zip(*given_lengths, strict=True))
     x, memory = normal(target.tokens, WIDTH), normal(source.tokens, WIDTH)
     expected = theirs(target.pad(x), source.pad(memory), tgt_mask=ahead(target), memory_key_padding_mask=hidden(source))
-    got = mine(x, plan(Sight(causal=True), target, target), memory, plan(Sight(), target, source))
+    own, there = plan(Sight(causal=True), target, target), (memory, plan(Sight(), target, source))
+    got, _ = mine(x, mine.around_self.enter(x), own, there, nn.Identity())
     torch.testing.assert_close(got, target.unpad(expected))
 
 

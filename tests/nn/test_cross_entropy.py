@@ -6,9 +6,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from regard.nn import cross_entropy
-from regard.nn.capacity import filled
-from regard.nn.cross_entropy import IGNORED, smoothed_cross_entropy
-from regard.nn.ragged import Ragged
+from regard.nn.cross_entropy import IGNORED, fused_cross_entropy, smoothed_cross_entropy
 
 
 def given_scores(tokens: int, vocabulary: int) -> tuple[Tensor, Tensor]:
@@ -65,13 +63,40 @@ def test_no_tokens_cost_nothing() -> None:
     assert float(loss.detach()) == 0
 
 
-def test_a_filled_batch_has_the_size_asked_for_and_begins_with_what_it_was() -> None:
-    batch = Ragged.from_list([[3, 4], [], [5]])
-    full = filled(batch, tokens=8, sequences=6, value=9)
-    assert [each.tolist() for each in full.to_list()] == [[3, 4], [], [5], [9] * 5, [], []]
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("chunk", [1, 30, 2**20])
+def test_scoring_in_chunks_gives_the_loss_and_gradients_of_scoring_all_at_once(
+    bias: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cross_entropy, "CHUNK", chunk)
+    torch.manual_seed(0)
+    labels = torch.tensor([3, IGNORED, 0, 9, 4])
+    parts = [torch.randn(5, 4).double(), torch.randn(10, 4).double(), torch.randn(10).double()]
+    mine = [each.clone().requires_grad_() for each in parts]
+    theirs = [each.clone().requires_grad_() for each in parts]
+    loss = fused_cross_entropy(mine[0], mine[1], mine[2] if bias else None, labels, 0.1)
+    expected = smoothed_cross_entropy(functional.linear(theirs[0], theirs[1], theirs[2] if bias else None), labels, 0.1)
+    torch.testing.assert_close(loss, expected)
+    torch.autograd.backward([loss * 0.5, expected * 0.5])
+    for one, other in zip(mine[: 2 + bias], theirs[: 2 + bias], strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
 
 
-@pytest.mark.parametrize(("tokens", "sequences"), [(2, 9), (9, 3)])
-def test_a_batch_that_does_not_fit_is_refused(tokens: int, sequences: int) -> None:
-    with pytest.raises(ValueError, match="3 tokens in 3 sequences does not leave room"):
-        filled(Ragged.from_list([[3, 4], [], [5]]), tokens, sequences, 0)
+def test_half_precision_states_are_scored_in_half_and_learnt_from_in_single_precision() -> None:
+    torch.manual_seed(0)
+    states, weight = torch.randn(6, 8, requires_grad=True), torch.randn(11, 8, requires_grad=True)
+    labels = torch.randint(11, (6,))
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = fused_cross_entropy(states, weight, None, labels, 0.1)
+    assert loss.dtype == torch.float32
+    exact = smoothed_cross_entropy(states.double() @ weight.double().t(), labels, 0.1)
+    torch.testing.assert_close(loss.double(), exact, rtol=0.02, atol=0.02)
+    torch.autograd.backward(loss)
+    assert states.grad is not None
+    assert weight.grad is not None
+    assert states.grad.dtype == weight.grad.dtype == torch.float32
+
+
+def test_without_gradients_no_gradient_is_computed() -> None:
+    states, weight = torch.randn(3, 4), torch.randn(5, 4)
+    assert not fused_cross_entropy(states, weight, None, torch.tensor([1, 2, 3])).requires_grad

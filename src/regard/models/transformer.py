@@ -45,11 +45,13 @@ class Stack(nn.Module):
         """The state of every token, which has looked where it may."""
         x_ND = self.embedding(tokens)
         own = plan(self.sight, tokens.layout, tokens.layout)
-        cross = None if memory is None else plan(Sight(), tokens.layout, memory.layout)
-        for layer in self.layers:
-            x_ND = layer(x_ND, own, None if memory is None else memory.states_ND, cross)
-        states_ND: Tensor = self.norm(x_ND)
-        return states_ND
+        there = None if memory is None else (memory.states_ND, plan(Sight(), tokens.layout, memory.layout))
+        blocks = self._blocks()
+        following = [*(layer.around_self.norm for layer in blocks[1:]), self.norm]
+        entered_ND = blocks[0].around_self.enter(x_ND)
+        for layer, norm in zip(blocks, following, strict=True):
+            x_ND, entered_ND = layer(x_ND, entered_ND, own, there, norm)
+        return entered_ND
 
     def encode(self, tokens: Ragged) -> Memory:
         """What it leaves for a decoder to look at."""

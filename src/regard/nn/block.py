@@ -9,6 +9,7 @@ from regard.nn.attention.kept import Kept
 from regard.nn.attention.multihead import CrossAttention, SelfAttention
 from regard.nn.attention.plan import Plan
 from regard.nn.attention.sight import Sight
+from regard.nn.cuda import add_norm
 from regard.nn.dropout import Dropout
 from regard.nn.feedforward import FeedForward
 from regard.nn.norm import make_norm
@@ -37,6 +38,20 @@ class Residual(nn.Module):
         x_ND = x_ND + self.drop(y_ND)
         left: Tensor = self.stream(x_ND if self.norm_first else self.norm(x_ND))
         return left
+
+    def onward(
+        self, x_ND: Float[Tensor, "N D"], y_ND: Float[Tensor, "N D"], following: nn.Module
+    ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
+        """The stream behind the sub-layer, and what the next one is given, whose norm is `following`.
+
+        With norm-last layers the two are one.
+        """
+        norm = following if self.norm_first else self.norm
+        if self.stream.watched or not add_norm.serves(x_ND, y_ND, norm):
+            x_ND = self.leave(x_ND, y_ND)
+            return x_ND, following(x_ND) if self.norm_first else x_ND
+        x_ND, entered_ND = add_norm.add_norm(x_ND, y_ND, norm, self.drop.p if self.training else 0.0)
+        return x_ND if self.norm_first else entered_ND, entered_ND
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,17 +85,22 @@ class Block(nn.Module):
     def forward(
         self,
         x_ND: Float[Tensor, "N D"],
+        entered_ND: Float[Tensor, "N D"],
         plan: Plan,
-        memory: Float[Tensor, "N2 D"] | None = None,
-        cross_plan: Plan | None = None,
-    ) -> Float[Tensor, "N D"]:
-        """Pass a ragged batch through the layer."""
-        x_ND = self.around_self.leave(x_ND, self.self(self.around_self.enter(x_ND), plan))
+        memory: tuple[Float[Tensor, "N2 D"], Plan] | None,
+        following: nn.Module,
+    ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
+        """Pass a ragged batch through the layer: the stream, and what enters the first sub-layer of it.
+
+        Out come the stream and what enters the next layer, whose first norm is `following`.
+        """
+        last, y_ND = self.around_self, self.self(entered_ND, plan)
         if self.cross is not None and self.around_cross is not None:
             assert memory is not None, "a layer with cross-attention looks at a memory"
-            assert cross_plan is not None, "and is told who looks where"
-            x_ND = self.around_cross.leave(x_ND, self.cross(self.around_cross.enter(x_ND), memory, cross_plan))
-        return self.around_feedforward.leave(x_ND, self.feedforward(self.around_feedforward.enter(x_ND)))
+            x_ND, entered_ND = last.onward(x_ND, y_ND, self.around_cross.norm)
+            last, y_ND = self.around_cross, self.cross(entered_ND, *memory)
+        x_ND, entered_ND = last.onward(x_ND, y_ND, self.around_feedforward.norm)
+        return self.around_feedforward.onward(x_ND, self.feedforward(entered_ND), following)
 
     def step(
         self, x_RD: Float[Tensor, "R D"], position: int, seen: Seen, sight: Sight

@@ -46,20 +46,29 @@ class Embedding(nn.Module):
     def forward(self, tokens: Ragged) -> Float[Tensor, "N D"]:
         """Embed a ragged batch of ids."""
         self.check(tokens.values, tokens.longest)
-        return self.embed(tokens.values, tokens.position_N)
+        if self.position is None:
+            return self._embed(tokens.values, None)
+        # The same positions come in every sequence: their vectors are computed once.
+        each = torch.arange(tokens.longest, device=tokens.values.device)
+        table_TD = self.position(each, self.weight)
+        return self._embed(tokens.values, table_TD.index_select(0, tokens.position_N))
 
     def embed(self, ids_N: Int[Tensor, " N"], position_N: Int[Tensor, " N"]) -> Float[Tensor, "N D"]:
         """The joined vector of each id at its position; the ids have been checked."""
+        return self._embed(ids_N, None if self.position is None else self.position(position_N, self.weight))
+
+    def _embed(self, ids_N: Int[Tensor, " N"], place_ND: Float[Tensor, "N D2"] | None) -> Float[Tensor, "N D"]:
+        """The joined vector of each id and the place it stands at."""
         token_ND = nn.functional.embedding(ids_N, self.weight) * self.scale
         if self.training and self.word_dropout:
             kept_N = torch.rand(ids_N.shape, device=ids_N.device) >= self.word_dropout
             token_ND = token_ND * kept_N[:, None] / (1 - self.word_dropout)
         token_ND = self.token(token_ND)
-        if self.position is not None:
-            place_ND = self.place(self.position(position_N, token_ND))
+        if place_ND is not None:
+            place_ND = self.place(place_ND)
             token_ND = token_ND + place_ND if self.join == "sum" else torch.cat([token_ND, place_ND], -1)
         joined_ND: Tensor = self.drop(self.norm(self.joined(token_ND)))
-        return joined_ND
+        return joined_ND.to(stream_dtype(joined_ND))
 
     def check(self, ids: Int[Tensor, "..."], longest: int) -> None:
         """Refuse ids the vocabulary has not and positions the table has not, before any kernel runs.
@@ -80,6 +89,13 @@ class Embedding(nn.Module):
                     f"token id {wrong} is outside the vocabulary of {self.weight.shape[0]}; "
                     "was the text cut by this model's own tokenizer?"
                 )
+
+
+def stream_dtype(x_ND: Float[Tensor, "N D"]) -> torch.dtype:
+    """The precision of the residual stream: on CUDA that of the products, since memory is waited for there."""
+    if x_ND.is_cuda and torch.is_autocast_enabled("cuda"):
+        return torch.get_autocast_dtype("cuda")
+    return x_ND.dtype
 
 
 class Output(nn.Module):

@@ -96,6 +96,7 @@ def _ragged(q_NHE: Tensor, k_NHE: Tensor, v_NHE: Tensor, plan: Plan, scale: floa
     mixed_NHE, _ = attention.ragged_attention(
         q_NHE, k_NHE, v_NHE, plan.queries.offsets, plan.keys.offsets, scale, plan.sight.causal, window
     )
+    assert isinstance(mixed_NHE, Tensor)
     return mixed_NHE
 
 

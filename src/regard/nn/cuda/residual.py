@@ -1,0 +1,164 @@
+"""x + dropout(y) and its LayerNorm in one pass over memory, and one back.
+
+Apart, the sum, the dice and the norm each read and write the whole stream. Which numbers were dropped is not kept: the
+dice are a hash of the place and a seed, thrown again on the way back.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.library import triton_op, wrap_triton
+
+PROGRAMS = 528  # four for each of an H200's multiprocessors
+
+
+@triton.jit
+def _mix(x):
+    # A bijection of 32-bit words without bias to speak of (two multiplications, three shifts).
+    x ^= x >> 16
+    x *= 0x7FEB352D
+    x ^= x >> 15
+    x *= 0x846CA68B
+    return x ^ (x >> 16)
+
+
+@triton.jit
+def _kept(place, seed, THRESHOLD: tl.constexpr):
+    word = _mix(_mix(place.to(tl.uint32)) ^ seed)
+    return (word >> 8) >= THRESHOLD
+
+
+# No argument may be called `stream`: the launcher that torch writes for a kernel has one of its own.
+@triton.jit
+def _add_norm(
+    x, y, weight, bias, seed, flow, normed, mean, inverse, rows,
+    EPS: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, THRESHOLD: tl.constexpr,
+    GROWN: tl.constexpr,
+):  # fmt: skip
+    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+    column = tl.arange(0, BLOCK)[None, :]
+    inside = (row < rows) & (column < WIDTH)
+    place = row * WIDTH + column
+    added = tl.load(y + place, mask=inside, other=0.0).to(tl.float32)
+    if THRESHOLD > 0:
+        added = tl.where(_kept(place, tl.load(seed).to(tl.uint32), THRESHOLD), added * GROWN, 0.0)
+    total = tl.load(x + place, mask=inside, other=0.0).to(tl.float32) + added
+    total = total.to(flow.dtype.element_ty)
+    tl.store(flow + place, total, mask=inside)
+    total = total.to(tl.float32)
+    middle = tl.sum(total, 1) / WIDTH
+    off = tl.where(inside, total - middle[:, None], 0.0)
+    size = tl.rsqrt(tl.sum(off * off, 1) / WIDTH + EPS)
+    w = tl.load(weight + column, mask=column < WIDTH, other=0.0).to(tl.float32)
+    b = tl.load(bias + column, mask=column < WIDTH, other=0.0).to(tl.float32)
+    tl.store(normed + place, (off * size[:, None] * w + b).to(normed.dtype.element_ty), mask=inside)
+    line = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    tl.store(mean + line, middle, mask=line < rows)
+    tl.store(inverse + line, size, mask=line < rows)
+
+
+@triton.jit
+def _add_norm_backward(
+    d_stream, d_normed, flow, weight, seed, mean, inverse, dx, dy, d_weight, d_bias, rows,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, THRESHOLD: tl.constexpr, GROWN: tl.constexpr,
+    FLOWS: tl.constexpr,
+):  # fmt: skip
+    column = tl.arange(0, BLOCK)[None, :]
+    w = tl.load(weight + column, mask=column < WIDTH, other=0.0).to(tl.float32)
+    dw, db = tl.zeros([ROWS, BLOCK], tl.float32), tl.zeros([ROWS, BLOCK], tl.float32)
+    for begin in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
+        line = begin + tl.arange(0, ROWS)
+        row = line.to(tl.int64)[:, None]
+        inside = (row < rows) & (column < WIDTH)
+        place = row * WIDTH + column
+        size = tl.load(inverse + line, mask=line < rows, other=0.0)[:, None]
+        middle = tl.load(mean + line, mask=line < rows, other=0.0)[:, None]
+        unit = (tl.load(flow + place, mask=inside, other=0.0).to(tl.float32) - middle) * size
+        unit = tl.where(inside, unit, 0.0)
+        d = tl.load(d_normed + place, mask=inside, other=0.0).to(tl.float32)
+        dw += d * unit
+        db += d
+        d = d * w
+        d = size * (d - tl.sum(d, 1)[:, None] / WIDTH - unit * (tl.sum(d * unit, 1)[:, None] / WIDTH))
+        if FLOWS:
+            d += tl.load(d_stream + place, mask=inside, other=0.0).to(tl.float32)
+        tl.store(dx + place, d.to(dx.dtype.element_ty), mask=inside)
+        if THRESHOLD > 0:
+            d = tl.where(_kept(place, tl.load(seed).to(tl.uint32), THRESHOLD), d * GROWN, 0.0)
+        tl.store(dy + place, d.to(dy.dtype.element_ty), mask=inside)
+    at = tl.program_id(0) * WIDTH + column
+    tl.store(d_weight + at, tl.sum(dw, 0)[None, :], mask=column < WIDTH)
+    tl.store(d_bias + at, tl.sum(db, 0)[None, :], mask=column < WIDTH)
+
+
+def _shape(width: int, dropout: float) -> dict[str, int | float]:
+    """Tiles of whole rows, some 4,096 numbers each, and the dice in 24 bits."""
+    block = triton.next_power_of_2(width)
+    threshold = round(dropout * 2**24)
+    return {
+        "WIDTH": width,
+        "BLOCK": block,
+        "ROWS": max(1, 2048 // block),
+        "THRESHOLD": threshold,
+        "GROWN": 2**24 / (2**24 - threshold),
+        "num_warps": 4,
+    }
+
+
+@triton_op("regard::add_norm", mutates_args=())
+def add_norm(
+    x_ND: Tensor, y_ND: Tensor, weight_D: Tensor, bias_D: Tensor, seed: Tensor, eps: float, dropout: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The stream x + dropout(y), its LayerNorm in the precision of y, and each row's mean and inverse deviation."""
+    rows, width = x_ND.shape
+    stream_ND, normed_ND = torch.empty_like(x_ND), torch.empty_like(y_ND)
+    mean_N, inverse_N = (torch.empty(rows, dtype=torch.float32, device=x_ND.device) for _ in range(2))
+    shape = _shape(width, dropout)
+    grid = (triton.cdiv(rows, shape["ROWS"]),)
+    wrap_triton(_add_norm)[grid](
+        x_ND, y_ND, weight_D, bias_D, seed, stream_ND, normed_ND, mean_N, inverse_N, rows, EPS=eps, **shape
+    )
+    return stream_ND, normed_ND, mean_N, inverse_N
+
+
+@triton_op("regard::add_norm_backward", mutates_args=())
+def _gradients(
+    d_stream: Tensor | None,
+    d_normed: Tensor,
+    stream_ND: Tensor,
+    weight_D: Tensor,
+    seed: Tensor,
+    mean_N: Tensor,
+    inverse_N: Tensor,
+    dropout: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    rows, width = stream_ND.shape
+    dx_ND, dy_ND = torch.empty_like(stream_ND), torch.empty_like(d_normed)
+    dw, db = (torch.empty(PROGRAMS, width, dtype=torch.float32, device=weight_D.device) for _ in range(2))
+    flows = d_stream is not None
+    wrap_triton(_add_norm_backward)[(PROGRAMS,)](
+        d_stream if flows else d_normed, d_normed, stream_ND, weight_D, seed, mean_N, inverse_N, dx_ND, dy_ND, dw, db,
+        rows, FLOWS=flows, **_shape(width, dropout),
+    )  # fmt: skip
+    return dx_ND, dy_ND, dw.sum(0).to(weight_D.dtype), db.sum(0).to(weight_D.dtype)
+
+
+def _save(ctx, inputs, output) -> None:
+    _x, _y, weight, _bias, seed, _eps, ctx.dropout = inputs
+    stream, _normed, mean, inverse = output
+    ctx.save_for_backward(stream, weight, seed, mean, inverse)
+    ctx.set_materialize_grads(False)
+    ctx.mark_non_differentiable(mean, inverse)
+
+
+def _backward_of(ctx, d_stream, d_normed, _d_mean, _d_inverse):
+    stream, weight, seed, mean, inverse = ctx.saved_tensors
+    d_stream = None if d_stream is None else d_stream.contiguous()
+    if d_normed is None:
+        raise RuntimeError("the normed stream was made and never used")
+    args = (stream, weight, seed, mean, inverse, ctx.dropout)
+    return (*_gradients(d_stream, d_normed.contiguous(), *args), None, None, None)
+
+
+add_norm.register_autograd(_backward_of, setup_context=_save)
