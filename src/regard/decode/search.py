@@ -21,6 +21,7 @@ from torch import Tensor
 from regard.decode.choose import Best, Candidates, Chooser, Diverse, Greedy, going_on
 from regard.decode.constraints import Constrained
 from regard.decode.forbid import Rules
+from regard.decode.greedy import GLANCE, GreedySearch, is_plain
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.live import Live, join
 from regard.decode.options import Options, Wish
@@ -29,9 +30,6 @@ from regard.decode.sample import Sample
 from regard.decode.stepper import Attender, Joiner, State, Stepper
 from regard.decode.tree import Forest, Tree
 from regard.decode.trellis import ROOT, Trellis
-
-GLANCE = 8
-"""Steps between two looks at what a device has done: each look waits for it. A CPU is looked at every step."""
 
 
 class Search(Generic[State]):
@@ -54,6 +52,7 @@ class Search(Generic[State]):
         if options.coverage_penalty and not isinstance(stepper, Attender):
             raise ValueError("a coverage penalty asks where the model looks, which this stepper does not say")
 
+    @torch.inference_mode()
     def add(self, state: State, wishes: Sequence[Wish]) -> None:
         """Search for more sentences; the state has `options.rows` rows for each. They are numbered as they come."""
         for wish in wishes:
@@ -79,13 +78,15 @@ class Search(Generic[State]):
         self.added += len(wishes)
         self._settle()
 
+    @torch.inference_mode()
     def advance(self) -> None:
         """One more token for every live hypothesis."""
         if not self.wishes:
             return
         live = self.live
         self._move()
-        logprobs_RV, self.state = self.stepper.step(live.token_BW.flatten(), self.state)
+        said_RV, self.state = self.stepper.step(live.token_BW.flatten(), self.state)
+        logprobs_RV = said_RV.contiguous()  # a stepper may give a part of a wider table
         if self.options.coverage_penalty and isinstance(self.stepper, Attender):
             live.looked(self.stepper.attention(self.state))
         self.rules(logprobs_RV, live)
@@ -101,6 +102,7 @@ class Search(Generic[State]):
             self._close()
         self.steps += 1
 
+    @torch.inference_mode()
     def leave(self) -> list[tuple[int, list[Hypothesis]]]:
         """The sentences that are done, by number, with their hypotheses; they are no longer searched for.
 
@@ -267,8 +269,15 @@ def search(
     The state has `options.rows` rows for each wish: `model.start(source, options.rows)`. A sentence whose wishes
     nothing satisfies has no hypothesis; without wishes there is always one.
     """
+    for wish in wishes:
+        options.check(wish)
+    if not wishes:
+        return []
+    if is_plain(wishes, options):
+        return _all(GreedySearch(stepper, state, wishes, options, device), len(wishes))
     running = Search(stepper, options, device)
-    return _all(running, state, wishes)
+    running.add(state, wishes)
+    return _all(running, len(wishes))
 
 
 def explore(
@@ -280,16 +289,16 @@ def explore(
 ) -> list[tuple[list[Hypothesis], Tree]]:
     """As `search`, with the tree of every candidate it looked at; slower, as each step is read by the host."""
     forest = Forest(options.groups, options.rows // options.groups)
-    found = _all(Search(stepper, options, device, forest), state, wishes)
-    return [(hypotheses, forest.tree(number)) for number, hypotheses in enumerate(found)]
-
-
-def _all(running: Search[State], state: State, wishes: Sequence[Wish]) -> list[list[Hypothesis]]:
-    """Search until every sentence is done."""
-    found: list[list[Hypothesis]] = [[] for _ in wishes]
+    running = Search(stepper, options, device, forest)
     if wishes:
         running.add(state, wishes)
-    while running.wishes:
+    return [(hypotheses, forest.tree(number)) for number, hypotheses in enumerate(_all(running, len(wishes)))]
+
+
+def _all(running: Search[State] | GreedySearch[State], count: int) -> list[list[Hypothesis]]:
+    """Search until every sentence is done."""
+    found: list[list[Hypothesis]] = [[] for _ in range(count)]
+    while running.numbers:
         running.advance()
         for number, hypotheses in running.leave():
             found[number] = hypotheses
