@@ -48,8 +48,9 @@ def attention(causal: bool, window: int, queries: list[int], keys: list[int]) ->
 
     q_offsets, k_offsets = offsets(queries), offsets(keys)
     q, k, v = (drawn(sum(each), HEADS, SIZE) for each in (queries, keys, keys))
-    parts = zip(*(torch.split_with_sizes(x, n) for x, n in ((q, queries), (k, keys), (v, keys))), strict=True)
-    expected = torch.cat([attended(*each, causal, window) for each in parts])
+    of_q, of_k, of_v = (torch.split_with_sizes(x, n) for x, n in ((q, queries), (k, keys), (v, keys)))
+    each = zip(of_q, of_k, of_v, strict=True)
+    expected = torch.cat([attended(one_q, one_k, one_v, causal, window) for one_q, one_k, one_v in each])
     d_out = torch.randn_like(expected)
     torch.autograd.backward(expected, d_out)
     there = [each.detach() for each in (q, k, v)]
