@@ -55,7 +55,8 @@ def test_each_lecture_sentence_is_said_to_be_right_or_wrong(shown: tuple[Path, R
     # Four steps teach nobody Arabic: everything is wrong, and what it should be stands there.
     assert said.stdout.count("    ✗ ") == 8
     assert "should be: أستطيع الذهاب وحيداً" in said.stdout
-    assert "test      0.0 % right to the letter" in said.stdout
+    assert "test   0.0 % right to the letter (0 of 10)" in said.stdout
+    assert "novel  0.0 % right to the letter (0 of 6)" in said.stdout
 
 
 def test_alignments_are_measured_and_their_place_is_kept(shown: tuple[Path, Result]) -> None:

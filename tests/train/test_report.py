@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.image import imread
-from tests.train.story import REFERENCES, SOURCES, progress, recipe, started, story
+from tests.train.story import REFERENCES, SOURCES, progress, recipe, started, story, validated
 
 from regard.bundle import save_scores
 from regard.recipe import dump
@@ -86,9 +86,17 @@ def test_every_name_on_the_page_is_used_once_and_every_reference_has_one(run: Pa
 def test_the_page_tells_scores_recipe_samples_and_facts(page: Page) -> None:
     for part in (
         "exact match", "nrefs:1|case:mixed|space:trimmed", "50.00", "best, step 100", "1,234,567",
-        "validation, step 100", *REFERENCES, *SOURCES, "pairs = 1000", "90.0 k target tokens", "6.66e+11",
+        *REFERENCES, *SOURCES, "pairs = 1000", "90.0 k target tokens", "6.66e+11",
     ):  # fmt: skip
         assert part in page.words, part
+
+
+def test_without_scores_of_the_end_those_of_the_best_validation_are_told(tmp_path: Path) -> None:
+    with Journal(tmp_path) as journal:
+        journal.write(started(tmp_path))
+        journal.write(validated(50))
+    html, _ = write_report(tmp_path)
+    assert "validation, step 50" in html.read_text(encoding="utf-8")
 
 
 def test_a_sentence_says_which_way_it_runs(run: Path, page: Page) -> None:

@@ -77,7 +77,7 @@ def test_the_live_picture_shows_what_is_known() -> None:
         for event in events:
             view.show(event)
         text = drawn(view, 100)
-    for part in ("step 20/100", "0:09 left", "loss 3.567", "rate 1.00e-03", "15.3 k tokens/s (41% of", "★ best"):
+    for part in ("step 20/100", "0:09 left", "loss 3.567", "rate 1.00e-03", "15,300 tokens/s (41% of", "★ best"):
         assert part in text
     assert "✓ Ich schloss die Fenster" in text
     assert "✗ أستطيع" in text

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from regard.data.phrasebook import Phrase
     from regard.recipe import Recipe
     from regard.score import Alignment, Score
+    from regard.train.events import Finished
     from regard.train.report import AttentionMap
     from regard.translator import Translator
 
@@ -30,7 +31,7 @@ def demo(
     to: Literal["de", "fr", "it", "ar"] = typer.Option("de", help="Language to translate English into."),
     overrides: list[str] | None = typer.Argument(None, metavar="[KEY=VALUE]...", help="Settings to change."),
     run: str | None = typer.Option(None, help="The run's folder; runs/demo-LANGUAGE if not given."),
-    sentences: int = typer.Option(500, min=2, help="Sentences of either test, and pairs whose words are aligned."),
+    sentences: int = typer.Option(500, min=2, help="Novel sentences to translate, and pairs to align."),
     again: bool = typer.Option(False, "--again", help="Forget what was trained there before."),
     plain: bool = typer.Option(False, "--plain", help="Lines instead of the live view."),
 ) -> None:
@@ -50,9 +51,9 @@ def demo(
     recipe = demo_recipe(to, overrides or [])
     folder = Path(run or Path("runs", recipe.name))
     _show_sentences(recipe, to)
-    _train(recipe, folder, again, plain)
+    finished = _train(recipe, folder, again, plain)
     translator = load(folder, device="auto")
-    scores = _show_scores(translator, to, sentences)
+    scores = _show_scores(translator, finished, to, sentences)
     _show_lectures(translator, lectures(to))
     aligned = _show_alignments(translator, folder, to, sentences)
     html, png = write_report(folder, attention=aligned, scores=scores)
@@ -86,7 +87,7 @@ def _show_sentences(recipe: "Recipe", to: str) -> None:
         typer.echo(f"  {phrase.source}\n    {phrase.target}\n    {phrase.pharaoh()}")
 
 
-def _train(recipe: "Recipe", folder: Path, again: bool, plain: bool) -> None:
+def _train(recipe: "Recipe", folder: Path, again: bool, plain: bool) -> "Finished":
     """Train where nothing was trained yet, with everything to be seen on stderr."""
     import shutil
 
@@ -100,27 +101,28 @@ def _train(recipe: "Recipe", folder: Path, again: bool, plain: bool) -> None:
         typer.echo("regard: stopped; the same command goes on from here", err=True)
         raise typer.Exit(130)
     typer.echo(f"{finished.step:,} steps, {finished.tokens:,} target tokens, {finished.seconds:.0f} s; in {folder}")
+    return finished
 
 
-def _show_scores(translator: "Translator", to: str, count: int) -> "dict[str, list[Score]]":
+def _show_scores(translator: "Translator", finished: "Finished", to: str, count: int) -> "dict[str, list[Score]]":
     """How often a whole sentence is right: drawn like the training text, and from combinations never seen in it."""
     from regard.data.phrasebook import phrases
-    from regard.score import bleu, exact_match
+    from regard.score import Score, bleu, exact_match
 
     _head("3. Sentences it has never seen")
-    scores = {}
-    meaning = {"test": "drawn like the training text", "novel": "pairs of words that never met in the training text"}
+    asked = list(phrases(to, "novel", count))
+    said = [each.text for each in translator.translate([phrase.source for phrase in asked])]
+    meant = [phrase.target for phrase in asked]
+    told = [Score(**each) for each in finished.scores["test"]["scores"]]
+    scores = {"test": told, "novel": [exact_match(said, meant), bleu(said, meant)]}
+    meaning = {"test": "drawn like the training text", "novel": "words that never met in the training text"}
     for split, what in meaning.items():
-        asked = list(phrases(to, split, count))
-        said = [each.text for each in translator.translate([phrase.source for phrase in asked])]
-        meant = [phrase.target for phrase in asked]
-        scores[split] = [exact_match(said, meant), bleu(said, meant)]
-        exact, overlap = scores[split]
-        typer.echo(f"  {split:<6} {exact.value:6.1f} % right to the letter, BLEU {overlap.value:.1f}   ({what})")
-        wrong = [row for row in zip(asked, said, strict=True) if row[0].target != row[1]]
-        for phrase, line in wrong[:1]:
-            typer.echo(f"           one it gets wrong: {phrase.source}")
-            typer.echo(f"             said   {line}\n             meant  {phrase.target}")
+        named = {score.name: score for score in scores[split]}
+        exact, overlap = named["exact match"], named["BLEU"]
+        right = f"{exact.value:.1f} % right to the letter {exact.detail}"
+        typer.echo(f"  {split:<6} {right}, BLEU {overlap.value:.1f}: {what}")
+    for phrase, line in [row for row in zip(asked, said, strict=True) if row[0].target != row[1]][:2]:
+        typer.echo(f"\n  wrong, for example: {phrase.source}\n    said   {line}\n    meant  {phrase.target}")
     return scores
 
 

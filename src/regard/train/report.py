@@ -42,8 +42,8 @@ def write_report(
 ) -> tuple[Path, Path]:
     """Write the report of the run in folder `run`, from its log and what is known of it.
 
-    `scores` holds, by the name of the text, what was measured after training; without it, the scores in `scores.json`
-    and those of the best validation are told. `samples` replaces those of the last validation.
+    `scores` holds, by the name of the text, what was measured after training; without it, the scores in `scores.json`,
+    or else those of the best validation, are told. `samples` replaces those of the last validation.
     """
     log = read(run)
     told = dict(scores) if scores is not None else _known_scores(run, log)
@@ -69,11 +69,11 @@ def write_report(
 
 
 def _known_scores(run: Path, log: Log) -> dict[str, list[Score]]:
-    """Scores in `scores.json`, by where they stand, and those of the best validation."""
+    """Scores in `scores.json`, by where they stand, or else those of the best validation."""
     told = dict(_found(load_scores(run), ""))
     best = next((each for each in reversed(log.validated) if each.best and each.scores), None)
-    if best:
-        told.setdefault(f"validation, step {best.step:,}", list(best.scores))
+    if best and not told:
+        told[f"validation, step {best.step:,}"] = list(best.scores)
     return told
 
 
@@ -82,7 +82,8 @@ def _found(value: Any, where: str) -> Iterator[tuple[str, list[Score]]]:
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     here = [each for _, each in parts if isinstance(each, dict) and {"name", "value", "signature"} <= each.keys()]
     if here:
-        yield where, [Score(str(each["name"]), float(each["value"]), str(each["signature"])) for each in here]
+        kept = ("name", "value", "signature", "detail")
+        yield where.removesuffix(" scores"), [Score(**{key: each[key] for key in kept if key in each}) for each in here]
         return
     if isinstance(value, dict):
         for name, each in value.items():

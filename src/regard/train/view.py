@@ -160,7 +160,7 @@ class LiveView:
             ("rate", f"{now.rate:.2e}"),
             ("norm", f"{now.norm:.2f}"),
             ("epoch", str(now.epoch)),
-            ("speed", f"{amount(now.tokens_per_second)} tokens/s{_share(now)}"),
+            ("speed", f"{now.tokens_per_second:,.0f} tokens/s{_share(now)}"),
         )
         return Group(told, speed)
 
