@@ -27,8 +27,9 @@ from regard.models.fast.indexed import IndexedEngine
 from regard.models.fast.linear import Precision
 from regard.models.fast.parts import stacks_of
 from regard.models.fast.static import StaticEngine
+from regard.models.fast.workers import parallel
 
-__all__ = ["Engine", "Precision", "engine"]
+__all__ = ["Engine", "Precision", "engine", "parallel"]
 
 
 def engine(model: torch.nn.Module, device: torch.device | str = "cpu", precision: Precision = "float32") -> Engine:

@@ -287,8 +287,7 @@ def _round(many: int, least: int) -> int:
     return rounded
 
 
-def _until(tokens: list[float], logprobs: list[float], end: int) -> tuple[list[int], list[float]]:
+def _until(tokens: list[int], logprobs: list[float], end: int) -> tuple[list[int], list[float]]:
     """A row up to its end."""
-    ids = [int(token) for token in tokens]
-    last = ids.index(end) if end in ids else len(ids)
-    return ids[:last], logprobs[: last + 1]
+    last = tokens.index(end) if end in tokens else len(tokens)
+    return tokens[:last], logprobs[: last + 1]

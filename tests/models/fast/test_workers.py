@@ -1,0 +1,54 @@
+"""Workers side by side: results in order, errors at their turn, nothing left behind."""
+
+import threading
+from collections.abc import Iterator
+from itertools import count, islice
+
+import pytest
+import torch
+
+from regard.models.fast import parallel
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_results_come_in_the_order_of_the_tasks(workers: int) -> None:
+    assert list(parallel(lambda n: n * n, range(50), workers)) == [n * n for n in range(50)]
+
+
+def test_tasks_without_end_are_taken_as_they_are_needed() -> None:
+    taken = []
+
+    def tasks() -> Iterator[int]:
+        for n in count():
+            taken.append(n)
+            yield n
+
+    found = parallel(lambda n: -n, tasks(), 2)
+    assert list(islice(found, 5)) == [0, -1, -2, -3, -4]
+    assert len(taken) < 15
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_is_raised_at_its_tasks_turn_and_the_workers_end(workers: int) -> None:
+    found = parallel(lambda n: 10 // n, [5, 2, 0, 1], workers)
+    assert [next(found), next(found)] == [2, 5]
+    with pytest.raises(ZeroDivisionError):
+        next(found)
+    assert [thread for thread in threading.enumerate() if thread.name.startswith("regard-worker")] == []
+
+
+def test_workers_run_side_by_side_on_one_thread_each_and_leave_the_callers_threads_alone() -> None:
+    meeting = threading.Barrier(2, timeout=60)
+    before = torch.get_num_threads()
+
+    def meet(_: int) -> int:
+        meeting.wait()  # passes only when both workers are there
+        return torch.get_num_threads()
+
+    assert list(parallel(meet, range(4), 2)) == [1, 1, 1, 1]
+    assert torch.get_num_threads() == before
+
+
+def test_no_workers_are_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1 worker, not 0"):
+        list(parallel(abs, [1], 0))
