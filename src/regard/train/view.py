@@ -139,7 +139,7 @@ class LiveView:
     def _bar(self, now: Progress) -> RenderableType:
         """How far it is, and for how long yet."""
         assert self.started is not None
-        left = f"{duration(0 if self.finished else now.remaining)} left"
+        gone, left = f"{duration(now.seconds)} gone", f"{duration(now.remaining)} left"
         grid = Table.grid(padding=(0, 2), expand=True)
         grid.add_column(no_wrap=True)
         grid.add_column(ratio=1)
@@ -147,7 +147,7 @@ class LiveView:
         grid.add_row(
             f"step {now.step:,}/{self.started.steps:,}",
             ProgressBar(self.started.steps, now.step),
-            left if self.console.width < TINY else f"{duration(now.seconds)} gone, {left}",
+            gone if self.finished else left if self.console.width < TINY else f"{gone}, {left}",
         )
         return grid
 
