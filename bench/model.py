@@ -222,9 +222,7 @@ def torchs(
     return step
 
 
-def marian(
-    outline: Outline, vocabulary: int, theirs: list[Batch], device: torch.device, dtype: torch.dtype | None
-) -> Callable[[int], None]:
+def marian_model(outline: Outline, vocabulary: int, device: torch.device) -> nn.Module:
     """Hugging Face's MarianMTModel, with torch's fused attention, which is its default."""
     from transformers import MarianConfig, MarianMTModel  # only this contender needs it
 
@@ -248,32 +246,49 @@ def marian(
         decoder_start_token_id=PADDING,
         use_cache=False,
     )
-    model = MarianMTModel(config).train()
+    model: nn.Module = MarianMTModel(config).train()
     nn.Module.to(model, device)
+    return model
+
+
+def marian_logits(model: nn.Module, source: Tensor, target: Tensor) -> Tensor:
+    """Its scores for padded rows."""
+    logits: Tensor = model(
+        input_ids=source, attention_mask=(source != PADDING).long(), decoder_input_ids=target, use_cache=False
+    ).logits
+    return logits
+
+
+def marian(
+    outline: Outline, vocabulary: int, theirs: list[Batch], device: torch.device, dtype: torch.dtype | None
+) -> Callable[[int], None]:
+    """Hugging Face's model, trained."""
+    model = marian_model(outline, vocabulary, device)
     placed = [padded(each, device) for each in theirs]
 
     def step(i: int) -> None:
         source, target, labels = placed[i]
         with precision(device, dtype):
-            logits = model(
-                input_ids=source,
-                attention_mask=(source != PADDING).long(),
-                decoder_input_ids=target,
-                use_cache=False,
-            ).logits
+            logits = marian_logits(model, source, target)
         backward(model, padded_loss(logits, labels))
 
     return step
 
 
-def padded(batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+def rectangles(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     """A batch as rows of one length."""
     pad = nn.utils.rnn.pad_sequence
     return (
-        pad(batch.source, batch_first=True, padding_value=PADDING).to(device),
-        pad(batch.target, batch_first=True, padding_value=PADDING).to(device),
-        pad(batch.labels, batch_first=True, padding_value=IGNORED).to(device),
+        pad(batch.source, batch_first=True, padding_value=PADDING),
+        pad(batch.target, batch_first=True, padding_value=PADDING),
+        pad(batch.labels, batch_first=True, padding_value=IGNORED),
     )
+
+
+def padded(batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """The same on a device."""
+    source, target, labels = (each.to(device) for each in rectangles(batch))
+    return source, target, labels
 
 
 def padded_loss(logits: Tensor, labels: Tensor) -> Tensor:
