@@ -1,8 +1,13 @@
 """`regard train`: a recipe to a trained model."""
 
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from regard.recipe import Recipe
 
 
 def train(
@@ -12,6 +17,8 @@ def train(
     device: str = typer.Option("auto", help="cpu, cuda, cuda:1, or auto: a GPU where there is one."),
     plain: bool = typer.Option(False, "--plain", help="Lines instead of the live view."),
     quiet: bool = typer.Option(False, "--quiet", help="Show nothing but errors."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Say what training would cost, and stop."),
+    as_json: bool = typer.Option(False, "--json", help="Print that as JSON."),
 ) -> None:
     """Train a model, or go on with one: the same command on the same folder picks up where it was stopped.
 
@@ -20,6 +27,7 @@ def train(
     \b
     regard train recipes/phrasebook.toml
     regard train recipes/phrasebook.toml train.steps=300 --run runs/quick
+    regard train recipes/wmt14-base.toml --dry-run
     torchrun --nproc-per-node 8 -m regard train recipes/wmt14-base.toml
     """
     from regard.cli.progress import follow_training
@@ -29,6 +37,10 @@ def train(
 
     recipe = load(file, overrides or [])
     folder = Path(run or Path("runs", recipe.name))
+    if dry_run:
+        if speaks():
+            _look_ahead(recipe, device, as_json)
+        return
     if not speaks():
         for _ in learn(recipe, folder, device):
             pass
@@ -36,6 +48,16 @@ def train(
     finished = follow_training(recipe, folder, device, plain=plain, quiet=quiet)
     if finished.reason != "stopped":
         _report(folder, device, quiet)
+
+
+def _look_ahead(recipe: "Recipe", device: str, as_json: bool) -> None:
+    """Print what training would cost."""
+    from regard.cli.progress import watching
+    from regard.train.outlook import look_ahead
+
+    with watching() as watch:
+        outlook = look_ahead(recipe, device, watch)
+    typer.echo(json.dumps(outlook.to_json(), indent=2) if as_json else str(outlook))
 
 
 def _report(folder: Path, device: str, quiet: bool) -> None:

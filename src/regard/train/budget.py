@@ -12,6 +12,7 @@ from regard.data.pool import Pairs
 from regard.nn.cross_entropy import IGNORED
 from regard.nn.ragged import Ragged
 from regard.text import END
+from regard.train.cost import activation_bytes
 from regard.train.engine import autocast
 from regard.train.job import Job
 from regard.train.optimiser import state_tensors
@@ -32,7 +33,7 @@ def find_budget(job: Job) -> int:
     least = max(SMALLEST, *(1 + longest for store in stores for longest in store.longest))
     most = max(least, _epoch(stores) // (STEPS_IN_EPOCH * job.workers.count * job.recipe.train.accumulate))
     if job.workers.device.type == "cpu":
-        found = min(most, CPU_LARGEST, max(least, _memory() // 4 // _bytes_per_token(job.model)))
+        found = min(most, CPU_LARGEST, max(least, _memory() // 4 // activation_bytes(job.model, "float32")))
     else:
         found = _largest(job, least, most)
     return job.workers.least(max(least, found // _ROUND * _ROUND))
@@ -100,11 +101,6 @@ def _epoch(stores: "tuple[Pairs, ...]") -> int:
 def _memory() -> int:
     """Bytes of memory that are free now."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _bytes_per_token(model: nn.Module) -> int:
-    """About what a token leaves in memory on its way forward: what goes into each matrix and what comes out of it."""
-    return sum(2 * 4 * sum(each.shape) for each in model.parameters() if each.ndim == 2 and each.shape[0] < 2**14)
 
 
 @contextmanager

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import nn
 
 from regard.data.pool import Pairs
 from regard.models.cost import training_flops
 from regard.models.seq2seq import Seq2Seq
+from regard.nn.embedding import Embedding, Output
 
 _SAMPLE = 1000  # pairs whose lengths stand for those of a corpus
 _SIZES = {"cuda": 8192, "cpu": 1024}  # of a matrix product large enough to reach the limit, small enough to be quick
@@ -28,6 +30,18 @@ def flops_per_token(model: Seq2Seq, stores: Sequence[Pairs]) -> float:
     """Operations, forward and backward, for each target token of this text."""
     source, target = sample_lengths(stores)
     return training_flops(model, source, target) / sum(target)
+
+
+def activation_bytes(model: nn.Module, precision: str) -> int:
+    """About what a source and a target token leave in memory for the way back: what enters each matrix and leaves it.
+
+    Rows of a vocabulary count once, as the scores of one target token.
+    """
+    size = 2 if precision == "bfloat16" else 4
+    words = {id(each.weight) for each in model.modules() if isinstance(each, Embedding | Output)}
+    inside = sum(sum(each.shape) for each in model.parameters() if each.ndim == 2 and id(each) not in words)
+    scores = sum(each.weight.shape[0] for each in model.modules() if isinstance(each, Output))
+    return size * (inside + scores)
 
 
 def limit(device: torch.device, precision: str) -> float:

@@ -54,8 +54,8 @@ class Shape:
 
     def holding(self, batch: Batch) -> "Shape":
         """This shape, or one with twice the sequences, and so on, until the batch fits."""
-        shape = self
-        while (shape.sequences - len(batch)) * PIECE < shape.tokens:
+        shape, piece = self, min(PIECE, self.longest)
+        while (shape.sequences - len(batch)) * piece < shape.tokens:
             shape = replace(shape, sequences=2 * shape.sequences)
         return shape
 
