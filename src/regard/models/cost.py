@@ -9,16 +9,23 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from regard.models.convolutional.stack import DecoderLayer
+from regard.models.recurrent.bahdanau import AttentiveCell, BahdanauDecoder
+from regard.models.recurrent.luong import AttentionalTop
 from regard.models.seq2seq import Seq2Seq
+from regard.nn.attention.alignment import Alignment
 from regard.nn.attention.multihead import CrossAttention, MultiHeadAttention, SelfAttention
 from regard.nn.attention.scores import Additive, Bilinear, Score
 from regard.nn.embedding import Output
+from regard.nn.recurrent import Recurrence
 
 
 @dataclass(frozen=True)
 class Passed:
     """What passes one side of a model: its tokens, and the pairs of tokens that look at each other."""
 
+    sequences: int
+    """Sequences of either side."""
     own: int
     """Tokens of this side."""
     memory: int
@@ -45,8 +52,8 @@ def forward_flops(model: Seq2Seq, source_lengths: Sequence[int], target_lengths:
         raise ValueError(f"{len(source_lengths)} sources do not fit {len(target_lengths)} targets")
     source, target = sum(source_lengths), sum(target_lengths)
     cross = sum(one * other for one, other in zip(source_lengths, target_lengths, strict=True))
-    encoder = Passed(source, 0, sum(n * n for n in source_lengths), 0)
-    decoder = Passed(target, source, sum(n * n for n in target_lengths), cross)
+    encoder = Passed(len(source_lengths), source, 0, sum(n * n for n in source_lengths), 0)
+    decoder = Passed(len(target_lengths), target, source, sum(n * n for n in target_lengths), cross)
     parts = ((model.encoder, encoder), (model.decoder, decoder), (model.output, decoder))
     return float(sum(_products(part, passed) for part, passed in parts if isinstance(part, nn.Module)))
 
@@ -58,8 +65,30 @@ def _products(module: nn.Module, passed: Passed) -> int:
             return _attention(module, passed)
         case nn.Linear() | Output():
             return 2 * module.weight.numel() * passed.own
+        case Recurrence():
+            return 2 * passed.own * sum(each.numel() for each in module.cells.parameters() if each.ndim == 2)
+        case AttentiveCell():
+            look = _alignment(module.cross, module.recurrence.width, 2 * module.recurrence.width, passed)
+            return _products(module.recurrence, passed) + look
+        case AttentionalTop():
+            width, both = module.combine.out_features, module.combine.in_features
+            return _products(module.combine, passed) + _alignment(module.cross, width, both - width, passed)
+        case DecoderLayer():
+            parts = (module.convolution, module.query, module.context)
+            width = module.query.out_features
+            return sum(_products(each, passed) for each in parts) + _alignment(module.cross, width, width, passed)
+        case BahdanauDecoder():
+            stepwise = _products(module.cell, passed) + _products(module.readout, passed)
+            return stepwise + 2 * module.bridge.weight.numel() * passed.sequences
         case _:
             return sum(_products(each, passed) for each in module.children())
+
+
+def _alignment(module: Alignment, width: int, value_width: int, passed: Passed) -> int:
+    """One attention over a memory, by queries of this width and values of that."""
+    score = _score(module.score, width, passed.own, passed.memory, passed.cross_pairs)
+    focus = 0 if module.focus is None else _products(module.focus, passed)
+    return score + focus + 2 * passed.cross_pairs * value_width
 
 
 def _attention(module: MultiHeadAttention, passed: Passed) -> int:
