@@ -23,10 +23,12 @@ def started(run: Path, step: int = 0) -> Started:
     return Started(recipe(), run, 1_234_567, "cpu", 1, (2000, 2000), 7.4e6, 9e10, step, STEPS)
 
 
-def progress(step: int) -> Progress:
-    """Learning at a step; the loss falls."""
+def progress(step: int, pace: float = 1.0) -> Progress:
+    """Learning at a step; the loss falls, and ten steps take `pace` seconds."""
     loss = 1 + 5 * math.exp(-step / 30)
-    return Progress(step, step // 40, loss, math.exp(loss), 1e-3, 0.8, step * 900, 15_300.0, 0.41, step / 10, 9.0)
+    return Progress(
+        step, step // 40, loss, math.exp(loss), 1e-3, 0.8, step * 900, 15_300.0, 0.41, step / 10 * pace, 9.0
+    )
 
 
 def validated(step: int) -> Validated:
@@ -37,12 +39,12 @@ def validated(step: int) -> Validated:
     return Validated(step, 2.0, math.exp(2.0), 0.75, scores, samples, 1.2, best=True)
 
 
-def story(run: Path, since: int = 0) -> Iterator[Event]:
+def story(run: Path, since: int = 0, pace: float = 1.0) -> Iterator[Event]:
     """All events from a step on: something is told every 10, checked and saved every 50."""
     yield Noticed("compile is off")
     yield started(run, since)
     for step in range(since + 10, STEPS + 1, 10):
-        yield progress(step)
+        yield progress(step, pace)
         if step % 50 == 0:
             yield validated(step)
             yield Saved(step, run / f"checkpoints/{step}")

@@ -11,7 +11,8 @@ from regard.bundle import save_scores
 from regard.recipe import dump
 from regard.score import Alignment, exact_match
 from regard.train.events import Sample
-from regard.train.journal import Journal
+from regard.train.journal import Journal, Log
+from regard.train.pictures import learning_curves
 from regard.train.report import AttentionMap, write_report
 
 EVIL = "<script>alert('x')</script> & \"co\""
@@ -149,6 +150,16 @@ def test_the_same_run_gives_the_same_report(run: Path, page: Page) -> None:
     assert page.tags
     first = [(run / name).read_bytes() for name in ("report.html", "report.png")]
     assert first == [path.read_bytes() for path in write_report(run, attention=attention())]
+
+
+def test_a_long_run_has_curves_of_bearable_length(tmp_path: Path) -> None:
+    events = tuple(progress(step) for step in range(1, 5001))
+    figure = learning_curves(Log(events))
+    assert figure is not None
+    drawn = figure.axes[0].lines[0]
+    assert np.size(drawn.get_xdata()) <= 400
+    assert np.asarray(drawn.get_xdata())[-1] == 5000
+    assert np.asarray(drawn.get_ydata()).mean() == pytest.approx(np.mean([each.loss for each in events]), rel=0.01)
 
 
 def test_a_folder_without_a_log_has_no_report(tmp_path: Path) -> None:

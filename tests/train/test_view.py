@@ -53,7 +53,7 @@ def test_a_terminal_that_cannot_draw_gets_lines(monkeypatch: pytest.MonkeyPatch)
 
 def test_plain_lines_are_one_an_event() -> None:
     stream = io.StringIO()
-    events = list(story(RUN))
+    events = list(story(RUN, pace=10.0))
     with PlainView(stream) as view:
         for event in events:
             view.show(event)
@@ -62,6 +62,15 @@ def test_plain_lines_are_one_an_event() -> None:
     assert lines[2].startswith("step 10/100  epoch 0  loss 4.583")
     assert "15,300 tokens/s (41% of the device's limit)" in lines[2]
     assert "exact match 50.00  best so far" in lines[7]
+
+
+def test_progress_that_comes_every_second_makes_a_line_every_ten() -> None:
+    stream = io.StringIO()
+    with PlainView(stream) as view:
+        for event in story(RUN):
+            view.show(event)
+    told = [line for line in stream.getvalue().splitlines() if "epoch" in line]
+    assert [line.split()[1] for line in told] == ["10/100"]
 
 
 def test_plain_lines_survive_a_stream_without_the_letters() -> None:

@@ -2,6 +2,8 @@
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
 
 from matplotlib.figure import Figure
 from PIL import Image
@@ -10,32 +12,50 @@ from regard.plot import Panel, Series, curves, render
 from regard.plot.lettering import families
 from regard.plot.style import INK, sheet
 from regard.score import Score
-from regard.train.events import Sample, Validated
+from regard.train.events import Progress, Sample, Validated
 from regard.train.journal import Log
 from regard.train.wording import ending
+
+POINTS = 400  # readings a curve shows
 
 
 def learning_curves(log: Log) -> Figure | None:
     """Loss, perplexity, scores, rate and speed over the steps; none where nothing was told yet."""
-    steps = [each.step for each in log.progress]
+    told = _thinned(log.progress)
+    steps = [each.step for each in told]
     checked = [each.step for each in log.validated]
     if not steps and not checked:
         return None
     panels = [
         Panel("loss (nats a token)", [
-            Series("training", steps, [each.loss for each in log.progress]),
+            Series("training", steps, [each.loss for each in told]),
             Series("validation", checked, [each.loss for each in log.validated], dots=True),
         ]),
         Panel("perplexity", [
-            Series("training", steps, [each.perplexity for each in log.progress]),
+            Series("training", steps, [each.perplexity for each in told]),
             Series("validation", checked, [each.perplexity for each in log.validated], dots=True),
         ], logarithmic=True),
         *_score_panels(log.validated),
-        Panel("learning rate", [Series("rate", steps, [each.rate for each in log.progress])]),
-        Panel("target tokens a second", [Series("speed", steps, [each.tokens_per_second for each in log.progress])]),
+        Panel("learning rate", [Series("rate", steps, [each.rate for each in told])]),
+        Panel("target tokens a second", [Series("speed", steps, [each.tokens_per_second for each in told])]),
     ]  # fmt: skip
     filled = [_without_empty(panel) for panel in panels if any(len(each.x) for each in panel.series)]
     return curves(filled, columns=min((3, 4), key=lambda columns: -len(filled) % columns))
+
+
+def _thinned(told: list[Progress]) -> list[Progress]:
+    """No more readings than a curve can show, each the mean of its neighbours."""
+    size = max(1, -(-len(told) // POINTS))
+    groups = [told[at : at + size] for at in range(0, len(told), size)]
+    return [
+        replace(
+            group[-1],
+            loss=fmean(each.loss for each in group),
+            perplexity=fmean(each.perplexity for each in group),
+            tokens_per_second=fmean(each.tokens_per_second for each in group),
+        )
+        for group in groups
+    ]
 
 
 def _without_empty(panel: Panel) -> Panel:

@@ -16,6 +16,7 @@ from regard.train.wording import amount, duration, ending, marked_words
 
 BARS = "▁▂▃▄▅▆▇█"
 ROWS = 5  # validations on the screen
+PAUSE = 10.0  # seconds between two lines of progress
 SAMPLES = 3  # sentences on the screen
 NARROW, TINY = 70, 44  # columns below which the less important goes, and then all but the most important
 
@@ -30,12 +31,13 @@ def open_view(stream: TextIO | None = None) -> "LiveView | PlainView":
 
 
 class PlainView:
-    """One line for each event, for log files and pipes."""
+    """Lines for log files and pipes: one for each event, but of those that come every second one in ten seconds."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         """Write to `stream`, which is stderr unless told otherwise."""
         self.stream = stream or sys.stderr
         self.steps = 0
+        self.due = 0.0  # seconds of training at which progress is told again
 
     def __enter__(self) -> "PlainView":
         """Nothing to open."""
@@ -48,6 +50,10 @@ class PlainView:
 
     def show(self, event: Event) -> None:
         """Write the event's line."""
+        if isinstance(event, Progress):
+            if event.seconds < self.due:
+                return
+            self.due = event.seconds + PAUSE
         line = self._line(event)
         encoding = self.stream.encoding or "utf-8"
         print(line.encode(encoding, "replace").decode(encoding), file=self.stream, flush=True)
