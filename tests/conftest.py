@@ -10,7 +10,10 @@ from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
 # Every call into the layers and models is held to the shapes of its signature; so before anything imports them.
-install_import_hook(["regard.nn", "regard.models"], "beartype.beartype")
+# Of the search, only what handles tensors: its options are drawn by hypothesis, where checks that draw too are refused.
+SEARCH = ("choose", "constraints", "forbid", "live", "penalty", "sample", "search", "topk", "trellis")
+CHECKED = ["regard.nn", "regard.models", *(f"regard.decode.{name}" for name in SEARCH)]
+install_import_hook(CHECKED, "beartype.beartype")
 
 # The tensors are tiny: a second thread only waits for the first, and on busy cores it waits long.
 torch.set_num_threads(1)

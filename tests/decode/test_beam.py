@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.decode.table import BEGIN, END, Table, TableState, enumerated, forced, scored
 
-from regard.decode import Hypothesis, Limits, Options, Wish, search
+from regard.decode import Hypothesis, Limits, Options, Wish, search, stream
 
 seeds = st.integers(0, 10_000)
 penalties = st.sampled_from([0.0, 0.6, 1.0, -0.5])
@@ -132,9 +132,10 @@ def test_a_beam_of_one_is_greedy(seed: int, most: int, stopping: Literal["exact"
             history = (*history, token)
         greedy.append(history[3:])
     assert [found[0].tokens for found in run(table, options, [Wish()] * 3)] == greedy
-    # The same with the machinery of beams: a loss for other groups' choices, where there are no other groups.
-    beams = run(table, replace(options, diversity=1.0), [Wish()] * 3)
-    assert [found[0].tokens for found in beams] == greedy
+    # The same with the machinery of beams: in a stream, and with a loss for other groups where there are none.
+    streamed = dict(stream(table, [(table.start([0, 1, 2], 1), [Wish()] * 3)], options))
+    assert [streamed[number] for number in range(3)] == run(table, options, [Wish()] * 3)
+    assert run(table, replace(options, diversity=1.0), [Wish()] * 3) == run(table, options, [Wish()] * 3)
 
 
 @given(seeds, st.integers(2, 5))

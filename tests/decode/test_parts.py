@@ -19,14 +19,15 @@ sizes = st.one_of(st.integers(1, 40), st.integers(1000, 1200), st.sampled_from([
 @given(st.integers(1, 3), st.integers(1, 4), sizes, st.integers(1, 12), st.integers(0, 1000))
 def test_block_by_block_finds_what_sorting_finds(beams: int, rows: int, size: int, k: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
-    values = torch.randn(beams * rows, size, generator=generator)
+    values = torch.randn(beams * rows, size + 9, generator=generator)[:, :size]  # part of a wider table
     values[torch.rand(values.shape, generator=generator) < 0.3] = -torch.inf
     added = torch.randn(beams, rows, generator=generator, dtype=torch.float64)
     added[0, -1] = -torch.inf
-    sums = (values.view(beams, rows, size) + added[:, :, None]).flatten(1)
-    best, at = top(values, added, k)
+    sums = (values.reshape(beams, rows, size) + added[:, :, None]).flatten(1)
+    best, value, row, column = top(values, added, k)
     assert torch.equal(best, sums.topk(min(k, rows * size)).values)
-    assert torch.equal(sums.gather(1, at), best)
+    assert torch.equal(sums.gather(1, row * size + column), best)
+    assert torch.equal(values.reshape(beams, -1).gather(1, row * size + column), value)
     value, place = greatest(values)
     assert torch.equal(value, values.amax(1))
     assert torch.equal(values.gather(1, place[:, None])[:, 0], value)

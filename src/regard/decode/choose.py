@@ -1,7 +1,7 @@
 """Which hypotheses a step might go on with: the candidates of each beam, best first."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -40,6 +40,7 @@ class Candidates:
         return self.parent_BK, self.token_BK, self.logprob_BK, self.total_BK
 
 
+@runtime_checkable
 class Chooser(Protocol):
     """What picks the candidates of a step."""
 
@@ -125,8 +126,5 @@ def alone(token_BW: Int[Tensor, "B W"], logprob_BW: Float[Tensor, "B W"], live: 
 
 def best(logprobs_RV: Float[Tensor, "R V"], total_BW: Float[Tensor, "B W"], count: int) -> Candidates:
     """The `count` most probable candidates of each beam; fewer where there are not as many."""
-    total_BK, at_BK = top(logprobs_RV, total_BW, count)
-    size = logprobs_RV.shape[1]
-    parent_BK = at_BK // size
-    logprob_BK = logprobs_RV.view(total_BW.shape[0], -1).gather(1, at_BK).double()
-    return Candidates(parent_BK, at_BK - parent_BK * size, logprob_BK, total_BK)
+    found = top(logprobs_RV, total_BW, count)
+    return Candidates(found.row_BK, found.column_BK, found.value_BK.double(), found.sum_BK)

@@ -5,7 +5,7 @@ made anew whenever sentences leave or join, from the wishes of those that are th
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,6 +16,7 @@ from regard.decode.options import Options, Wish
 from regard.decode.topk import top
 
 
+@runtime_checkable
 class Rule(Protocol):
     """Forbids tokens, in place."""
 
@@ -137,7 +138,8 @@ class Fork:
         """Where the prefix ends, forbid all but one token."""
         if self.left >= 0:
             here_R = rows_of(live.length_B == self.place_B, live)
-            value_RK, token_RK = top(logprobs_RV, live.total_BW.new_zeros(logprobs_RV.shape[0], 1), self.groups)
+            nothing = live.total_BW.new_zeros(logprobs_RV.shape[0], 1)
+            _, value_RK, _, token_RK = top(logprobs_RV, nothing, self.groups)
             mine_R = rows_of(self.group_B, live)[:, None].clamp(max=value_RK.shape[1] - 1)
             only(logprobs_RV, token_RK.gather(1, mine_R)[:, 0], value_RK.gather(1, mine_R)[:, 0], here_R)
         self.left -= 1

@@ -40,7 +40,7 @@ def draw(logprobs_RV: Float[Tensor, "R V"], uniform_R: Float[Tensor, " R"], samp
     """The token in which a number between 0 and 1 falls when tokens are given room by their probability."""
     scaled_RK, token_RK = logprobs_RV.double() / sampling.temperature, None
     if sampling.top_k is not None and sampling.top_k < logprobs_RV.shape[1]:
-        scaled_RK, token_RK = top(scaled_RK, scaled_RK.new_zeros(scaled_RK.shape[0], 1), sampling.top_k)
+        _, scaled_RK, _, token_RK = top(scaled_RK, scaled_RK.new_zeros(scaled_RK.shape[0], 1), sampling.top_k)
     elif sampling.top_p < 1:
         scaled_RK, token_RK = scaled_RK.sort(descending=True)
     p_RK = scaled_RK.softmax(-1)

@@ -85,8 +85,7 @@ class Search(Generic[State]):
             return
         live = self.live
         self._move()
-        said_RV, self.state = self.stepper.step(live.token_BW.flatten(), self.state)
-        logprobs_RV = said_RV.contiguous()  # a stepper may give a part of a wider table
+        logprobs_RV, self.state = self.stepper.step(live.token_BW.flatten(), self.state)
         if self.options.coverage_penalty and isinstance(self.stepper, Attender):
             live.looked(self.stepper.attention(self.state))
         self.rules(logprobs_RV, live)

@@ -13,6 +13,7 @@ from torch import Tensor
 State = TypeVar("State")
 
 
+@runtime_checkable
 class Stepper(Protocol[State]):
     """Goes from token to token; what it must remember is a `State`, which a search only hands back."""
 

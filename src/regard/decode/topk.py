@@ -1,5 +1,7 @@
 """The greatest of many values, found block by block: a plain top-k would write and sort far more than it needs."""
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -10,37 +12,43 @@ FEW = 1024
 """Values in a row below which there is nothing to be won."""
 
 
-def top(
-    values_RV: Float[Tensor, "R V"], added_BW: Float[Tensor, "B W"], k: int
-) -> tuple[Float[Tensor, "B K"], Int[Tensor, "B K"]]:
-    """The k greatest of W rows together, something added to each row, the greatest first; and where they stand.
+class Top(NamedTuple):
+    """The greatest of some rows together, greatest first."""
 
-    Place p of a line stands for value p % V of its row p // V. With fewer than k values, all of them.
-    """
+    sum_BK: Tensor
+    """The values with what was added to their rows."""
+    value_BK: Tensor
+    row_BK: Tensor
+    """The row each stands in, counted within its beam."""
+    column_BK: Tensor
+
+
+def top(values_RV: Float[Tensor, "R V"], added_BW: Float[Tensor, "B W"], k: int) -> Top:
+    """The k greatest of W rows together, something added to each row; with fewer than k values, all of them."""
     (beams, rows), size = added_BW.shape, values_RV.shape[1]
-    line_BV = values_RV.reshape(beams, rows * size)
     k = min(k, rows * size)
     if size < FEW or k * BLOCK > size:
-        sums = values_RV.view(beams, rows, size) + added_BW[:, :, None]
-        best_BK, at_BK = sums.flatten(1).topk(k)
-        return best_BK, at_BK
+        values_BWV = values_RV.reshape(beams, rows, size)
+        sum_BK, at_BK = (values_BWV + added_BW[:, :, None]).flatten(1).topk(k)
+        return Top(sum_BK, values_BWV.flatten(1).gather(1, at_BK), at_BK // size, at_BK % size)
     greatest_BWN = maxima(values_RV).view(beams, rows, -1) + added_BW[:, :, None]
     blocks = greatest_BWN.shape[2]
     block_BK = greatest_BWN.flatten(1).topk(k, sorted=False).indices
     row_BK = block_BK // blocks
-    inside = torch.arange(BLOCK, device=values_RV.device)
-    within = ((block_BK - row_BK * blocks) * BLOCK)[:, :, None] + inside
-    at = row_BK[:, :, None] * size + within.clamp(max=size - 1)
-    looked = line_BV.gather(1, at.flatten(1)).view(at.shape) + added_BW.gather(1, row_BK)[:, :, None]
-    looked = looked.masked_fill_(within >= size, -torch.inf)
-    best_BK, chosen_BK = looked.flatten(1).topk(k)
-    return best_BK, at.flatten(1).gather(1, chosen_BK)
+    column = ((block_BK - row_BK * blocks) * BLOCK)[:, :, None] + torch.arange(BLOCK, device=values_RV.device)
+    # Rows may be part of a wider table: they lie as far apart as that says, and are not copied for it.
+    apart = values_RV.stride(0)
+    lines_BV = values_RV.as_strided((beams, (rows - 1) * apart + size), (rows * apart, 1))
+    value = lines_BV.gather(1, (row_BK[:, :, None] * apart + column.clamp(max=size - 1)).flatten(1))
+    sums = value.view_as(column) + added_BW.gather(1, row_BK)[:, :, None]
+    sum_BK, at_BK = sums.masked_fill_(column >= size, -torch.inf).flatten(1).topk(k)
+    return Top(sum_BK, value.gather(1, at_BK), row_BK.gather(1, at_BK // BLOCK), column.flatten(1).gather(1, at_BK))
 
 
 def greatest(values_RV: Float[Tensor, "R V"]) -> tuple[Float[Tensor, " R"], Int[Tensor, " R"]]:
     """The greatest value of each row, and where it stands."""
     size = values_RV.shape[1]
-    if size < FEW:
+    if size < FEW or values_RV.device.type != "cpu":
         best_R, at_R = values_RV.max(1)
         return best_R, at_R
     block_R = maxima(values_RV).argmax(1)

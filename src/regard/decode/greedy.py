@@ -1,0 +1,117 @@
+"""Greedy search of a plain batch, with nothing in a step but the step, its most probable token, and whether that ends.
+
+It finds what `Search` finds with a beam of one; it is what a beam's machinery costs that is left out.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Generic
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.decode.hypothesis import Hypothesis
+from regard.decode.options import Options, Wish
+from regard.decode.penalty import divisor
+from regard.decode.stepper import State, Stepper
+from regard.decode.topk import greatest
+
+GLANCE = 8
+"""Steps between two looks at what a device has done: each look waits for it. A CPU is looked at every step."""
+
+
+def is_plain(wishes: Sequence[Wish], options: Options) -> bool:
+    """Whether these sentences ask for nothing but the most probable token each time."""
+    alone = options.beam == 1 and options.sampling is None
+    told = options.coverage_penalty or options.no_repeat or options.diversity
+    return alone and not told and not any(wish.prefix or wish.phrases or wish.avoid for wish in wishes)
+
+
+class GreedySearch(Generic[State]):
+    """Sentences on their way, one row each, all equally far."""
+
+    def __init__(
+        self,
+        stepper: Stepper[State],
+        state: State,
+        wishes: Sequence[Wish],
+        options: Options,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """Begin with a state of one row for each wish."""
+        self.stepper, self.state, self.options, self.device = stepper, state, options, torch.device(device)
+        self.numbers = list(range(len(wishes)))
+        self.bounds = [options.limits.of(wish) for wish in wishes]
+        self.least, self.most = max(least for least, _ in self.bounds), min(most for _, most in self.bounds)
+        self.longest = max(most for _, most in self.bounds)
+        self.banned = torch.tensor(options.banned, device=device) if options.banned else None
+        self.token_R = torch.full((len(wishes),), options.begin, device=device)
+        self.done_R = torch.zeros(len(wishes), dtype=torch.bool, device=device)
+        self.steps = 0
+        self._said: list[tuple[Tensor, Tensor]] = []
+        self._told: list[list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = [[] for _ in wishes]
+
+    @torch.inference_mode()
+    def advance(self) -> None:
+        """One more token for every sentence."""
+        logprobs_RV, self.state = self.stepper.step(self.token_R, self.state)
+        self._forbid(logprobs_RV)
+        logprob_R, self.token_R = greatest(logprobs_RV)
+        self._said.append((self.token_R, logprob_R))
+        self.done_R |= self.token_R == self.options.end
+        self.steps += 1
+
+    @torch.inference_mode()
+    def leave(self) -> list[tuple[int, list[Hypothesis]]]:
+        """The sentences that are done, by number; while few are, they stay."""
+        last = self.steps > self.longest
+        if not last and self.device.type != "cpu" and self.steps % GLANCE:
+            return []
+        if not last and int(self.done_R.sum()) < max(1, len(self.numbers) // 8):
+            return []
+        self._fetch()
+        done = self.done_R.tolist()
+        over = [number for number, is_done in zip(self.numbers, done, strict=True) if is_done or last]
+        kept = [row for row, is_done in enumerate(done) if not is_done and not last]
+        self.numbers = [self.numbers[row] for row in kept]
+        if kept:
+            rows_R = torch.tensor(kept, device=self.device)
+            self.state = self.stepper.select(self.state, rows_R)
+            self.token_R, self.done_R = self.token_R[rows_R], self.done_R[rows_R]
+        return [(number, self._hypotheses(number)) for number in over]
+
+    def _forbid(self, logprobs_RV: Float[Tensor, "R V"]) -> None:
+        """Banned tokens, no end too early, and nothing but the end where there is no room."""
+        if self.banned is not None:
+            logprobs_RV.index_fill_(1, self.banned, -torch.inf)
+        if self.steps < self.least:
+            short_R = torch.tensor([self.steps < self.bounds[number][0] for number in self.numbers], device=self.device)
+            logprobs_RV[:, self.options.end].masked_fill_(short_R, -torch.inf)
+        if self.steps >= self.most:
+            full_R = torch.tensor([self.steps >= self.bounds[number][1] for number in self.numbers], device=self.device)
+            end_R = logprobs_RV[:, self.options.end].clone()
+            logprobs_RV.masked_fill_(full_R[:, None], -torch.inf)
+            logprobs_RV[:, self.options.end] = end_R
+
+    def _fetch(self) -> None:
+        """Bring what was said since the last time to the host, in one go."""
+        tokens, logprobs = (torch.stack(part, 1).cpu() for part in zip(*self._said, strict=True))
+        for row, number in enumerate(self.numbers):
+            self._told[number].append((tokens[row].numpy(), logprobs[row].double().numpy()))
+        self._said.clear()
+
+    def _hypotheses(self, number: int) -> list[Hypothesis]:
+        """What was said of a sentence up to its end; nothing, if all was forbidden at some place."""
+        tokens, logprobs = (np.concatenate(part) for part in zip(*self._told[number], strict=True))
+        length = int((tokens == self.options.end).argmax())
+        each = tuple(logprobs[: length + 1].tolist())
+        if any(math.isnan(value) for value in each):
+            raise ValueError("the stepper gave log-probabilities that are not numbers; look at the model's weights")
+        if min(each) == -math.inf:
+            return []
+        score = sum(each) / float(divisor(torch.tensor([length + 1]), self.options))
+        cut = length >= self.bounds[number][1]
+        return [Hypothesis(tuple(tokens[:length].tolist()), score, sum(each), each, cut)]
