@@ -32,7 +32,7 @@ def run(command: list[str], desk: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=desk, capture_output=True, text=True, check=False, env=environment)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/recipes.md", "docs/scores.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/families.md", "docs/recipes.md", "docs/scores.md"])
 def test_the_commands_of_a_document_run(name: str, desk: Path) -> None:
     script = "set -eu\n" + "\n".join(body for body in blocks(name, "sh") if "make demo" not in body)
     said = run(["bash", "-c", script], desk)
@@ -40,7 +40,16 @@ def test_the_commands_of_a_document_run(name: str, desk: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/figures.md", "docs/scores.md", "docs/text.md", "docs/phrasebook.md"]
+    "name",
+    [
+        "README.md",
+        "docs/families.md",
+        "docs/figures.md",
+        "docs/phrasebook.md",
+        "docs/scores.md",
+        "docs/search.md",
+        "docs/text.md",
+    ],
 )
 def test_the_python_of_a_document_runs(name: str, desk: Path) -> None:
     if name == "docs/scores.md":
@@ -55,7 +64,9 @@ def test_the_recipe_in_the_document_is_one(desk: Path) -> None:
     assert said.returncode == 0, said.stdout
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "docs/data.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "docs/data.md", "docs/families.md"]
+)
 def test_every_link_leads_somewhere(name: str) -> None:
     links = re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / name).read_text(encoding="utf-8"))
     assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []

@@ -1,0 +1,81 @@
+"""The families before the Transformer give the numbers of the CPU on CUDA, with cuDNN's recurrences.
+
+Also a program, for machines with CUDA but without what tests need: it prints how far apart the numbers are.
+"""
+
+import json
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.models.convolutional.outline import ConvS2S
+from regard.models.recurrent.outline import Bahdanau, Luong, Sutskever
+from regard.models.seq2seq import Seq2Seq
+from regard.nn.cross_entropy import smoothed_cross_entropy
+from regard.nn.ragged import Layout, Ragged
+
+OUTLINES: dict[str, Sutskever | Bahdanau | Luong | ConvS2S] = {
+    "sutskever": Sutskever(32, layers=2),
+    "sutskever, gru": Sutskever(32, layers=2, cell="gru"),
+    "bahdanau": Bahdanau(32, 24, readout_width=16),
+    "luong": Luong(32, layers=2, dropout=0.0),
+    "luong, dot, not fed": Luong(32, layers=2, score="dot", feeding=False, dropout=0.0),
+    "luong, local": Luong(32, layers=1, reach=2, dropout=0.0),
+    "convs2s": ConvS2S(32, encoder_layers=2, decoder_layers=2, positions=50, dropout=0.0),
+    "convs2s, wide": ConvS2S(32, 320, encoder_layers=1, decoder_layers=1, positions=50, dropout=0.0),
+}
+SOURCES, TARGETS = [5, 0, 10, 40], [3, 4, 1, 9]
+
+
+def drawn(lengths: list[int]) -> Ragged:
+    return Ragged(torch.randint(50, (sum(lengths),)), Layout.from_lengths(lengths))
+
+
+def results(model: Seq2Seq, source: Ragged, target: Ragged) -> list[Tensor]:
+    """A loss, its gradients, and what the second step of a search says."""
+    loss = smoothed_cross_entropy(model(source, target), target.values, 0.1)
+    gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+    tokens = torch.arange(8, device=target.values.device)
+    with torch.no_grad():
+        _, state = model.step(tokens, model.start(source, 2))
+        said, _ = model.step(tokens, model.select(state, tokens.view(4, 2).flip(1).flatten()))
+    return [loss.detach(), said, *(each for each in gradients if each is not None)]
+
+
+def furthest(mine: list[Tensor], expected: list[Tensor]) -> float:
+    """How far numbers are apart, as a share of the largest of their tensor."""
+    pairs = zip(mine, expected, strict=True)
+    return max(
+        float((one.cpu().double() - two.cpu()).abs().max() / two.abs().max().clamp(min=1e-3)) for one, two in pairs
+    )
+
+
+def apart(name: str) -> tuple[float, float]:
+    """How far CUDA is from double precision on the CPU, in single and (the loss alone) in half precision."""
+    torch.manual_seed(0)
+    exact = OUTLINES[name].seq2seq(50, 50).double()
+    model = OUTLINES[name].seq2seq(50, 50).cuda()
+    model.load_state_dict(exact.state_dict())
+    source, target = drawn(SOURCES), drawn(TARGETS)
+    expected = results(exact, source, target)
+    source, target = source.to("cuda"), target.to("cuda")
+    single = furthest(results(model, source, target), expected)
+    with torch.autocast("cuda", torch.bfloat16):
+        half = furthest(results(model, source, target)[:1], expected[:1])
+    return single, half
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA")
+@pytest.mark.parametrize("name", OUTLINES)
+def test_a_family_on_cuda_gives_the_numbers_of_the_cpu(name: str) -> None:
+    torch.backends.cudnn.allow_tf32 = False
+    single, half = apart(name)
+    assert single < 1e-4
+    assert half < 0.01
+
+
+if __name__ == "__main__":
+    torch.backends.cudnn.allow_tf32 = False
+    for each in OUTLINES:
+        print(json.dumps({each: apart(each)}), flush=True)
