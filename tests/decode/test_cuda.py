@@ -1,0 +1,87 @@
+"""On a GPU a search finds the same, and between its looks waits for nothing."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.decode.test_families import MODELS, PLAIN, SOURCES
+
+from regard.decode import Hypothesis, Options, Sampling, Search, Wish, search
+from regard.decode.greedy import GreedySearch
+from regard.nn.ragged import Ragged
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+
+WAYS = {
+    "beam": PLAIN,
+    "greedy": replace(PLAIN, beam=1, nbest=1),
+    "diverse": replace(PLAIN, beam=4, groups=2, nbest=2, diversity=0.7),
+    "samples": replace(PLAIN, sampling=Sampling(3, top_k=4)),
+    "rules": replace(PLAIN, no_repeat=2, banned=(3,)),
+    "stops when full": replace(PLAIN, stopping="full"),
+}
+WISHES = [Wish(seed=i) for i in range(len(SOURCES))]
+
+
+def found(options: Options, wishes: list[Wish], device: str) -> list[list[Hypothesis]]:
+    model = MODELS["transformer"].to(device)
+    try:
+        state = model.start(Ragged.from_list(SOURCES).to(device), options.rows)
+        return search(model, state, wishes, options, device)
+    finally:
+        model.to("cpu")
+
+
+@pytest.mark.parametrize("options", WAYS.values(), ids=WAYS.keys())
+@pytest.mark.parametrize("wish", [Wish(), Wish(prefix=(4,), avoid=((2, 2),))], ids=["plain", "wishes"])
+def test_a_gpu_finds_what_a_cpu_finds(options: Options, wish: Wish) -> None:
+    wishes = [replace(wish, seed=i) for i in range(len(SOURCES))]
+    here, there = found(options, wishes, "cpu"), found(options, wishes, "cuda")
+    assert [[each.tokens for each in nbest] for nbest in here] == [[each.tokens for each in nbest] for nbest in there]
+    assert [each.score for nbest in here for each in nbest] == pytest.approx(
+        [each.score for nbest in there for each in nbest]
+    )
+
+
+def test_phrases_are_found_on_a_gpu_too() -> None:
+    wishes = [Wish(phrases=((5, 3), (2,))), Wish(), Wish(phrases=((4,),))]
+    here, there = found(PLAIN, wishes, "cpu"), found(PLAIN, wishes, "cuda")
+    assert [[each.tokens for each in nbest] for nbest in here] == [[each.tokens for each in nbest] for nbest in there]
+
+
+class Still:
+    """A stepper that says one thing, and keeps nothing."""
+
+    def __init__(self, rows: int, device: str) -> None:
+        self.logprobs_RV = torch.randn(rows, 5000, device=device).log_softmax(-1)
+
+    def step(self, tokens_R: torch.Tensor, state: None) -> tuple[torch.Tensor, None]:
+        return self.logprobs_RV.clone(), state
+
+    def select(self, state: None, rows_R: torch.Tensor) -> None:
+        return state
+
+
+@pytest.mark.parametrize("options", [each for name, each in WAYS.items() if name != "greedy"])
+def test_no_step_waits_for_the_gpu(options: Options) -> None:
+    running = Search(Still(4 * options.rows, "cuda"), options, "cuda")
+    running.add(None, [Wish(seed=i) for i in range(4)])
+    running.advance()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(4):
+            running.advance()
+            assert running.leave() == []
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_no_greedy_step_waits_for_the_gpu() -> None:
+    running = GreedySearch(Still(4, "cuda"), None, [*WISHES, Wish()], WAYS["greedy"], "cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(5):
+            running.advance()
+            assert running.leave() == []
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
