@@ -20,6 +20,9 @@ File = Annotated[str, typer.Argument(metavar="[FILE]", help="Lines, plain or .gz
 Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy.", rich_help_panel=_SEARCH)]
 Nbest = Annotated[int, typer.Option(min=1, help="Translations, or samples, of each line.", rich_help_panel=_SEARCH)]
 Penalty = Annotated[float | None, typer.Option(help="Reward for length; 0 is none.", rich_help_panel=_SEARCH)]
+Coverage = Annotated[
+    float | None, typer.Option(min=0, help="Penalty for words not looked at.", rich_help_panel=_SEARCH)
+]
 Groups = Annotated[int, typer.Option(min=1, help="Groups of beams kept apart.", rich_help_panel=_SEARCH)]
 Diversity = Annotated[float, typer.Option(min=0, help="How far apart they are kept.", rich_help_panel=_SEARCH)]
 NoRepeat = Annotated[
@@ -61,14 +64,17 @@ With = Annotated[
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1; a GPU if there is one.", rich_help_panel=_MACHINE)]
 Dtype = Annotated[Literal["auto", "float32", "bfloat16"], typer.Option(help="Number format.", rich_help_panel=_MACHINE)]
 Quantize = Annotated[Literal["int8"] | None, typer.Option(help="Weights in 8 bits.", rich_help_panel=_MACHINE)]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Threads on a CPU; one a core if not told.", rich_help_panel=_MACHINE)
+]
 Batch = Annotated[
     int | None,
     typer.Option(min=1, help="Source tokens times beams at once; less needs less memory.", rich_help_panel=_MACHINE),
 ]
 
 _OPTIONS = (
-    *("beam", "nbest", "length_penalty", "groups", "diversity", "no_repeat", "min_length", "max_length", "long"),
-    *("sample", "temperature", "top_k", "top_p", "min_p", "seed", "mbr", "alignments"),
+    *("beam", "nbest", "length_penalty", "coverage_penalty", "groups", "diversity", "no_repeat", "long", "alignments"),
+    *("min_length", "max_length", "sample", "temperature", "top_k", "top_p", "min_p", "seed", "mbr"),
 )
 
 
@@ -78,6 +84,7 @@ def translate(
     beam: Beam = None,
     nbest: Nbest = 1,
     length_penalty: Penalty = None,
+    coverage_penalty: Coverage = None,
     groups: Groups = 1,
     diversity: Diversity = 0.5,
     no_repeat: NoRepeat = None,
@@ -103,6 +110,7 @@ def translate(
     device: Device = "auto",
     dtype: Dtype = "auto",
     quantize: Quantize = None,
+    workers: Workers = None,
     batch: Batch = None,
 ) -> None:
     """Translate lines, in their order.
@@ -120,6 +128,7 @@ def translate(
     """
     told = locals()
     translator = _load(run, together or [], device, quantize or dtype)
+    translator.workers = workers or translator.workers
     options = _options(translator, told)
     failed = 0
     with counting("translated", quiet) as count:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
+from torch import nn
 
 from regard import decode
 from regard.decode import Hypothesis, Wish
@@ -36,7 +37,8 @@ def batches(lengths: Sequence[int], rows: int, budget: int) -> Iterator[list[int
 def find(engine: Engine, jobs: Sequence[Job], options: decode.Options, device: torch.device) -> list[list[Hypothesis]]:
     """Search for all jobs at once."""
     source = Ragged.from_list([[*job.ids, END] for job in jobs]).to(device)
-    with torch.no_grad():
+    # A model that still learns must not be left with tensors that remember being made for inference only.
+    with torch.no_grad(), torch.inference_mode(not isinstance(engine, nn.Module)):
         state = engine.start(source, options.rows)
         return decode.search(engine, state, [job.wish for job in jobs], options, device)
 

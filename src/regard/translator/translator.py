@@ -1,6 +1,7 @@
 """Sentences to sentences: text to ids, a search, ids to text, with scores and word alignments."""
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import overload
 import torch
 
 from regard.bundle import Bundle, find_device, load_bundle
+from regard.models.fast.workers import parallel
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.embedding import Embedding
 from regard.recipe import Decode
 from regard.text import Tokenizers
 from regard.translator.alignment import Look, Weights
 from regard.translator.assembling import Ranked, assemble
-from regard.translator.engine import Engine, EnsembleEngine, make_engine
+from regard.translator.engine import Engine, EnsembleEngine, WatchedEngine, make_engine
 from regard.translator.forced import Forced, Pair, cross_taps, evaluating, force
 from regard.translator.jobs import Job, jobs
 from regard.translator.options import FARTHEST, Options, Request
@@ -56,6 +58,8 @@ class Translator:
         self.options = Options.from_recipe(decode or Decode())
         self.look = look or Look.default(cross_taps(model))
         self.engine: Engine = engine or model
+        # A model that may be watched or trained is nobody else's; engines are made to be shared.
+        self.workers = max(2, os.cpu_count() or 1) if engine is not None and self.device.type == "cpu" else 1
         self.reads, self.most = (_limit(part.embedding) for part in (model.encoder, model.decoder))
         self.longest = min(longest, self.reads)
 
@@ -133,18 +137,28 @@ class Translator:
         """Translate some lines, the first of which has the number `first`."""
         plans = [self._plan(request, options) for request in requests]
         every = [job for plan in plans if not isinstance(plan, Exception) for job in plan]
-        found: list[Ranked | Exception] = [()] * len(every)
         watch(sum(isinstance(plan, Exception) or not plan for plan in plans))
-        rows = options.search(self.most).rows
-        for places in batches([len(job.ids) + 1 for job in every], rows, options.tokens or budget(self.device)):
-            for at, ranked in zip(places, self._search([every[at] for at in places], options), strict=True):
-                found[at] = ranked
-            watch(sum(every[at].last for at in places))
-        rest = iter(found)
+        batched = list(batches([len(job.ids) + 1 for job in every], *self._room(every, options)))
+        search = self._searcher(options)
+        found: list[Found] = [[]] * len(every)
+        with evaluating(self.model):
+            made = parallel(lambda places: search([every[at] for at in places]), batched, self._workers(options))
+            for places, results in zip(batched, made, strict=True):
+                for at, result in zip(places, results, strict=True):
+                    found[at] = result
+                watch(sum(every[at].last for at in places))
+        # Only now, because a model that is watched while others still search with it would show their steps too.
+        rest = iter(self._ranked(every, found, options))
         return [
             self._finish(first + number, request.line, plan, rest)
             for number, (request, plan) in enumerate(zip(requests, plans, strict=True))
         ]
+
+    def _room(self, every: Sequence[Job], options: Options) -> tuple[int, int]:
+        """Rows of each sentence, and what a batch holds: not so much that a worker would have nothing to do."""
+        rows = options.search(self.most).rows
+        whole = rows * sum(len(job.ids) + 1 for job in every)
+        return rows, min(options.tokens or budget(self.device), -(-whole // self.workers))
 
     def _plan(self, request: Request, options: Options) -> tuple[Job, ...] | Exception:
         """What there is to do for a line, or why nothing can be."""
@@ -153,20 +167,27 @@ class Translator:
         except Exception as error:
             return error
 
-    def _search(self, batch: Sequence[Job], options: Options) -> list[Ranked | Exception]:
-        """What is found for each job of a batch, with where it looked if that is wanted."""
-        told = options.search(self.most)
+    def _workers(self, options: Options) -> int:
+        """How many search at a time; what is watched is watched by one."""
+        return 1 if options.coverage_penalty else self.workers
 
-        def search(part: Sequence[Job]) -> list[Found]:
-            return find_patiently(part, lambda some: find(self.engine, some, told, self.device))
+    def _searcher(self, options: Options) -> Callable[[Sequence[Job]], list[Found]]:
+        """What searches for a batch of jobs; it runs in whatever thread is free."""
+        told, engine, tokenizer = options.search(self.most), self._engine(options), self.tokenizers.target
 
-        with evaluating(self.model):
-            found = find_avoiding(batch, self.tokenizers.target, search)
-        if options.mbr:
-            found = [
-                each if isinstance(each, Exception) else by_risk(each, self.tokenizers.target, options.nbest)
-                for each in found
-            ]
+        def patiently(batch: Sequence[Job]) -> list[Found]:
+            return find_patiently(batch, lambda some: find(engine, some, told, self.device))
+
+        def search(batch: Sequence[Job]) -> list[Found]:
+            found = find_avoiding(batch, tokenizer, patiently)
+            if not options.mbr:
+                return found
+            return [each if isinstance(each, Exception) else by_risk(each, tokenizer, options.nbest) for each in found]
+
+        return search
+
+    def _ranked(self, batch: Sequence[Job], found: Sequence[Found], options: Options) -> list[Ranked | Exception]:
+        """What was found for each job, with where it looked if that is wanted."""
         pairs = [
             (job.ids, each.tokens)
             for job, ranked in zip(batch, found, strict=True)
@@ -175,6 +196,16 @@ class Translator:
         ]
         looked = iter(self._look_at(pairs) if options.alignments and pairs else [None] * len(pairs))
         return [each if isinstance(each, Exception) else [(one, next(looked)) for one in each] for each in found]
+
+    def _engine(self, options: Options) -> Engine:
+        """What steps: a coverage penalty asks where, and only a model of its own can be watched."""
+        if not options.coverage_penalty:
+            return self.engine
+        if self.look is None or isinstance(self.engine, EnsembleEngine):
+            raise ValueError(
+                "a coverage penalty asks where one model looks; an ensemble, or one without attention, has no answer"
+            )
+        return WatchedEngine(self.model, self.look)
 
     def _look_at(self, pairs: Sequence[Pair]) -> Sequence[Weights | None]:
         """Where each target token of some pairs looked."""
@@ -224,7 +255,7 @@ def load(path: str | Path, device: str = "auto", precision: str = "auto") -> Tra
 
 def budget(device: torch.device) -> int:
     """Padded source tokens, times beams, that suit a device."""
-    return 4096 if device.type == "cpu" else 65_536
+    return 16_384 if device.type == "cpu" else 262_144
 
 
 def _limit(embedding: Embedding) -> int:

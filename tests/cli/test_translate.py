@@ -1,0 +1,155 @@
+"""`regard translate` as a person uses it: pipes, signals, bad bytes, columns, files beside the text."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from regard.cli import app
+from regard.data.phrasebook import phrases
+
+KNOWN = [(phrase.source, phrase.target) for phrase in phrases("de", "train", 20)]
+
+
+def start(*words: str | Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "regard", "translate", *map(str, words), "--device", "cpu"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+
+
+def translate(run: Path, text: str | bytes, *words: str | Path) -> list[str]:
+    """What comes out for what goes in, without a new process."""
+    said = CliRunner().invoke(app, ["translate", str(run), "--device", "cpu", *map(str, words)], input=text)
+    assert said.exit_code == 0, said.exception
+    return said.stdout.split("\n")[:-1]
+
+
+def test_a_line_is_answered_before_the_next_one_comes_and_an_interrupt_ends_cleanly(memorised: Path) -> None:
+    process = start(memorised)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for source, target in KNOWN[:2]:
+        process.stdin.write(source.encode() + b"\n")
+        process.stdin.flush()
+        assert process.stdout.readline().decode() == target + "\n"
+    process.send_signal(signal.SIGINT)
+    _, complaint = process.communicate(timeout=60)
+    assert (process.returncode, b"Traceback" in complaint) == (130, False)
+
+
+def test_a_reader_that_leaves_ends_it_quietly(memorised: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("\n" * 200_000 + "a cat\n", encoding="utf-8")
+    process = start(memorised, tmp_path / "in.txt", "--quiet")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"\n"
+    process.stdout.close()
+    process.stdout = None
+    _, complaint = process.communicate(timeout=60)
+    assert complaint == b""
+
+
+def test_no_line_is_lost_whatever_is_in_it(memorised: Path) -> None:
+    source, target = KNOWN[0]
+    hostile = [b"", source.encode(), b"\xff\xfe broken", b"   ", b"a\rb", b"\x00", "a b\x85c".encode(), source.encode()]
+    process = start(memorised, "--quiet")
+    said, complaint = process.communicate(b"\n".join(hostile), timeout=60)
+    lines = said.decode().split("\n")
+    assert len(lines) == len(hostile) + 1
+    assert [lines[at] for at in (0, 1, 3, 7)] == ["", target, "", target]
+    assert b"line 3: byte 1 (0xff) is not UTF-8" in complaint
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nowhere"], "there is no run at nowhere"),
+        (["."], "is not a run: it has no recipe.toml"),
+        (["RUN", "nowhere.txt"], "nowhere.txt does not exist"),
+        (["RUN", "--device", "gpu"], "there is no device 'gpu' here"),
+        (["RUN", "--nbest", "9"], "a beam of 3 does not give 9"),
+        (["RUN", "--terms", "bad.tsv"], "bad.tsv, line 2: 'no tab here' is no term"),
+        (["RUN", "--constraints", "bad.tsv"], "bad.tsv has 2 lines, but there are more to translate"),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else None,
+)
+def test_what_a_user_can_mend_is_one_sentence(
+    words: list[str], sentence: str, memorised: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.tsv").write_text("a\tb\nno tab here\n", encoding="utf-8")
+    command = ["translate", *(str(memorised) if word == "RUN" else word for word in words)]
+    said = CliRunner().invoke(app, command, input="a\nb\nc\n")
+    assert isinstance(said.exception, ValueError | OSError)
+    assert sentence in str(said.exception)
+
+
+def test_nothing_in_gives_nothing_out(memorised: Path) -> None:
+    assert translate(memorised, "") == []
+    assert translate(memorised, "\n\n") == ["", ""]
+
+
+def test_columns_come_in_their_order(memorised: Path) -> None:
+    source, target = KNOWN[0]
+    (line,) = translate(memorised, source, "--scores", "--alignments")
+    score, text, links = line.split("\t")
+    assert (float(score) < 0, text) == (True, target)
+    assert all(int(left) < len(source.split()) for left, _, _ in (link.partition("-") for link in links.split()))
+    both = [line.split("\t") for line in translate(memorised, f"{source}\n\n{source}", "--nbest", "2")]
+    assert [row[0] for row in both] == ["1", "1", "2", "3", "3"]
+    assert both[0][1] == target != both[1][1]
+
+
+def test_json_has_everything(memorised: Path) -> None:
+    source, target = KNOWN[1]
+    first, second = map(json.loads, translate(memorised, f"{source}\n\n", "--json", "--nbest", "2", "--alignments"))
+    assert (first["source"], first["text"], len(first["nbest"])) == (source, target, 2)
+    assert first["logprob"] == pytest.approx(sum(first["token_logprobs"]))
+    assert first["alignment"]
+    assert second["text"] == ""
+
+
+def test_files_beside_the_text_say_what_must_and_must_not_appear(memorised: Path, tmp_path: Path) -> None:
+    source, target = KNOWN[0]
+    word = target.split()[-1]
+    (tmp_path / "must.tsv").write_text("Katze\tein Hund\n\n", encoding="utf-8")
+    (tmp_path / "never.txt").write_text(f"{word}\n", encoding="utf-8")
+    (tmp_path / "terms.tsv").write_text(f"# source, target\n{source.split()[1]}\tWauwau\n", encoding="utf-8")
+    (tmp_path / "begin.txt").write_text("Sie\n\n", encoding="utf-8")
+    twice = f"{source}\n{source}\n"
+    asked, plain = translate(memorised, twice, "--constraints", tmp_path / "must.tsv", "--beam", "8")
+    assert "Katze" in asked
+    assert "ein Hund" in asked
+    assert plain == target
+    assert word not in " ".join(translate(memorised, twice, "--avoid", tmp_path / "never.txt")).split()
+    assert "Wauwau" in translate(memorised, source, "--terms", tmp_path / "terms.tsv", "--beam", "8")[0]
+    first, second = translate(memorised, twice, "--prefix", f"@{tmp_path / 'begin.txt'}")
+    assert (first.startswith("Sie"), second) == (True, target)
+    assert translate(memorised, source, "--prefix", "Sie")[0].startswith("Sie")
+
+
+def test_one_seed_draws_the_same_twice_and_another_something_else(memorised: Path) -> None:
+    told = ("--sample", "--temperature", "2", "--nbest", "3", "--max-length", "8", "--seed")
+    assert translate(memorised, "a cat", *told, "1") == translate(memorised, "a cat", *told, "1")
+    assert translate(memorised, "a cat", *told, "1") != translate(memorised, "a cat", *told, "2")
+
+
+def test_a_run_with_itself_translates_as_alone(memorised: Path) -> None:
+    source, target = KNOWN[2]
+    assert translate(memorised, source, "--with", memorised) == [target]
+
+
+def test_ten_thousand_words_are_one_line_and_can_be_refused(memorised: Path, tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text(f"{'a ' * 10_000}\n{KNOWN[0][0]}\n", encoding="utf-8")
+    said = translate(memorised, "", tmp_path / "long.txt", "--beam", "1", "--max-length", "2")
+    assert len(said) == 2
+    command = ["translate", str(memorised), str(tmp_path / "long.txt"), "--long", "error", "--device", "cpu"]
+    refused = CliRunner().invoke(app, command)
+    assert refused.stdout == f"\n{KNOWN[0][1]}\n"
+    assert "1 of 2 lines could not be translated" in str(refused.exception)
