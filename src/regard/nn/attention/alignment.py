@@ -83,8 +83,8 @@ class Alignment(nn.Module):
         return context_RD
 
     def _mix(
-        self, q_BHQE: Float[Tensor, "B 1 Q E"], kept: Kept, mask_BHQK: Bool[Tensor, "B 1 Q K"]
-    ) -> Float[Tensor, "B 1 Q E2"]:
+        self, q_BHQE: Float[Tensor, "B H Q E"], kept: Kept, mask_BHQK: Bool[Tensor, "B H Q K"]
+    ) -> Float[Tensor, "B H Q E2"]:
         """Score, weigh and mix, each step through its tap; a query that may look nowhere gets zero."""
         bell_BHQK = None
         if self.focus is not None and kept.mask_BK is not None:
