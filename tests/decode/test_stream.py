@@ -125,6 +125,25 @@ def test_a_stepper_that_does_not_say_where_it_looks_knows_no_coverage() -> None:
         Search(Walker(Table()), replace(PLAIN, coverage_penalty=0.2))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_is_done_and_waits_for_others_to_leave_with_stays_as_it_is(kind: Options) -> None:
+    """In a wide batch those that are done leave together, so one may wait longer than it could ever have grown."""
+    wishes = [Wish(source=10), *[Wish(source=12)] * 23]
+    table = Table(4, 7, sharpness=0.2, sources=[wish.source for wish in wishes])
+    options = replace(kind, limits=Limits(most=12, least_per_source=0.9, most_per_source=1.0, spare=0))
+    running = Search(table, options)
+    running.add(table.start([0], options.rows), wishes[:1])
+    for _ in range(8):
+        running.advance()
+        assert running.leave() == []
+    running.add(table.start(range(1, 24), options.rows), wishes[1:])
+    found = {}
+    while running.wishes:
+        running.advance()
+        found |= dict(running.leave())
+    assert [found[number] for number in range(24)] == alone(table, options, wishes)
+
+
 def test_nothing_arrives_and_nothing_is_found() -> None:
     assert list(stream(Table(), iter(()), PLAIN)) == []
 

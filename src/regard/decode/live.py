@@ -89,7 +89,8 @@ class Live:
         if self.history_BWT.shape[2]:
             self.history_BWT.scatter_(2, self.length_B[:, None, None].expand(*token_BW.shape, 1), token_BW[:, :, None])
         self.token_BW, self.total_BW = token_BW, total_BW
-        self.length_B = self.length_B + 1
+        # Whoever is done but still there grows no more: its history has no room for it.
+        self.length_B = self.length_B + ~self.done_B
 
     def ends(
         self,

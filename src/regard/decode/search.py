@@ -235,7 +235,7 @@ class Search(Generic[State]):
         self.rules = Rules(wishes, lengths, options, self.device)
         self.chooser = _chooser(wishes, options, self.device)
         if self.rules.look_back or isinstance(self.chooser, Constrained):
-            self.live.remember(max(most))
+            self.live.remember(max(most) + 1)
         beams, rows = self.live.total_BW.shape
         self.first_B1 = torch.arange(0, beams * rows, rows, device=self.device)[:, None]
         self.has_ended = self.device.type != "cpu" or bool((self.live.ended_B > 0).any())
