@@ -137,7 +137,7 @@ def test_who_is_done_and_waits_for_others_to_leave_with_stays_as_it_is(kind: Opt
         running.advance()
         assert running.leave() == []
     running.add(table.start(range(1, 24), options.rows), wishes[1:])
-    found = {}
+    found: dict[int, list[Hypothesis]] = {}
     while running.wishes:
         running.advance()
         found |= dict(running.leave())
