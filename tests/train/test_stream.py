@@ -4,7 +4,6 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
-import pytest
 import torch
 
 from regard.data.batching import BEGINNING
@@ -12,8 +11,7 @@ from regard.data.prepare import gather
 from regard.nn.cross_entropy import IGNORED
 from regard.recipe import Recipe
 from regard.train.budget import find_budget
-from regard.train.compiling import decide
-from regard.train.events import Started
+from regard.train.compiling import decide, verdict
 from regard.train.job import Job, assemble
 from regard.train.standing import Standing
 from regard.train.stream import Shape, stream
@@ -64,22 +62,10 @@ def test_auto_leaves_room_for_the_longest_and_for_learning(tiny: Make) -> None:
 
 
 def test_a_run_on_a_cpu_is_not_compiled_unless_told(tiny: Make) -> None:
-    job = job_of(tiny())
-    assert decide(job, Standing(), started(job)) == (False, "")
-    told = job_of(tiny("train.compile=true"))
-    assert decide(told, Standing(), started(told))[0]
+    assert decide(job_of(tiny()), Standing()) == (False, "")
+    assert decide(job_of(tiny("train.compile=true")), Standing())[0]
 
 
-@pytest.mark.parametrize(("steps", "wanted"), [(10, False), (1_000_000, True)])
-def test_a_gpu_compiles_what_is_long_enough_to_pay_for_it(steps: int, wanted: bool, tiny: Make) -> None:
-    there = job_of(tiny(f"train.steps={steps}"))
-    # The device is only asked for its kind.
-    job = Job(**{**vars(there), "workers": Workers(torch.device("cuda"))})
-    compiled, why = decide(job, Standing(budget=25_000), started(job))
-    assert compiled is wanted
-    assert "compiled" in why
-
-
-def started(job: Job) -> Started:
-    steps = job.recipe.train.steps
-    return Started(job.recipe, job.run, 1, "some device", 1, (1, 1), 380e6, 700e12, 0, steps)
+def test_what_is_long_enough_to_pay_for_it_is_compiled() -> None:
+    assert not verdict(20.0)[0]
+    assert verdict(2000.0) == (True, "compiled, which takes a minute: learning would take 33 without it")

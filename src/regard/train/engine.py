@@ -61,9 +61,8 @@ def update(
 ) -> Update:
     """Learn from the batches of one step."""
     tokens = sum(load.tokens for load in loads)
-    everybody = workers.total(torch.tensor(float(tokens), dtype=torch.float64, device=workers.device))
     # Engines divide a gradient by the number of processes; the loss takes that back.
-    share = (workers.count / everybody).to(torch.get_default_dtype())
+    share = workers.count / workers.everybodys(tokens)
     total = torch.zeros((), dtype=torch.float64, device=workers.device)
     for number, load in enumerate(loads, start=1):
         with _exchanging(learner, number == len(loads)):

@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from regard.data.prepare import Watch, gather, lay_out
+from regard.data.prepare import Prepared, Watch, gather, lay_out
 from regard.models.cost import parameters
 from regard.recipe import Recipe
 from regard.train.budget import find_budget
@@ -49,44 +49,50 @@ def train(recipe: Recipe, run: Path, device: str = "auto", watch: Watch | None =
         room_in(run),
         stoppable() as stop,
     ):
-        workers.same(prepared.tokenizers.fingerprint, "the vocabulary")
-        if workers.first:
-            lay_out(recipe, prepared)
-        # Weights taken from elsewhere matter at the very beginning only.
-        model, word = begun(recipe, prepared) if recipe.train.start and not exists(run) else (None, "")
-        job = assemble(recipe, run, workers, prepared, model)
-        if word:
-            yield Noticed(word)
-        standing, notices = restore(job)
+        job, standing, notices = _begin(recipe, run, workers, prepared)
         yield from map(Noticed, notices)
-        if not standing.budget:
-            standing.budget = find_budget(job)
-            yield Noticed(f"train.tokens: batches of {standing.budget} tokens fit")
         started = _started(job, standing)
         yield started
-        compiled, why = decide(job, standing, started)
-        if compiled:
-            compile_in_place(job.learner)
-        if why:
-            yield Noticed(why)
         try:
-            reason = yield from _learn(job, standing, started, compiled, stop)
+            reason = yield from _learn(job, standing, started, stop)
         except FloatingPointError as error:
-            raise ValueError(_not_a_number(job, standing, str(error))) from error
+            raise ValueError(_not_a_number(job, str(error))) from error
         except torch.OutOfMemoryError as error:
             raise ValueError(_too_large(job, standing)) from error
         yield finish(job, standing, reason)
 
 
-def _learn(
-    job: Job, standing: Standing, started: Started, compiled: bool, stop: Stop
-) -> Generator[Event, None, Reason]:
+def _begin(recipe: Recipe, run: Path, workers: Workers, prepared: Prepared) -> tuple[Job, Standing, list[str]]:
+    """The job, where it stands, and what a person should know of both."""
+    workers.same(prepared.tokenizers.fingerprint, "the vocabulary")
+    if workers.first:
+        lay_out(recipe, prepared)
+    notices = []
+    model = None
+    if recipe.train.start and not exists(run):  # weights from elsewhere matter at the very beginning only
+        model, word = begun(recipe, prepared)
+        notices.append(word)
+    job = assemble(recipe, run, workers, prepared, model)
+    standing, more = restore(job)
+    notices += more
+    if not standing.budget:
+        standing.budget = find_budget(job)
+        notices.append(f"train.tokens: batches of {standing.budget} tokens fit")
+    return job, standing, notices
+
+
+def _learn(job: Job, standing: Standing, started: Started, stop: Stop) -> Generator[Event, None, Reason]:
     """Update after update until something ends it, with a reading now and then and a validation at each turn."""
     settings = job.recipe.train
+    if reason := _over(job, standing):
+        return reason
+    compiled, why = decide(job, standing)
+    if compiled:
+        compile_in_place(job.learner)
+    if why:
+        yield Noticed(why)
     meter = Meter(standing, job.workers, started.flops_per_token, started.limit, settings.steps)
-    reason = _over(job, standing)
-    saved = standing.step
-    feed = job.feed(standing.budget)
+    feed, saved = job.feed(standing.budget), standing.step
     shape = Shape.of(feed) if compiled else None
     with stream(feed, standing.position, shape, pin=job.workers.device.type == "cuda") as steps:
         while reason is None:
@@ -164,7 +170,7 @@ def _name(workers: Workers) -> str:
     return f"CPU, {torch.get_num_threads()} threads"
 
 
-def _not_a_number(job: Job, standing: Standing, where: str) -> str:
+def _not_a_number(job: Job, where: str) -> str:
     """What became of a run whose numbers ran away."""
     return (
         f"the loss is not a number any more, {where}. {_last_good(job)} "

@@ -74,11 +74,15 @@ class Shape:
 
 def stream(feed: Feed, start: Position, shape: Shape | None, pin: bool) -> Ahead[Loads]:
     """Steps without end from a position on, ready to be moved to the device; close it when done."""
-    return Ahead(_loads(feed, start, shape, pin), _AHEAD)
+    device = torch.cuda.current_device() if pin and torch.cuda.is_available() else None
+    return Ahead(_loads(feed, start, shape, device), _AHEAD)
 
 
-def _loads(feed: Feed, start: Position, shape: Shape | None, pin: bool) -> Generator[Loads, None, None]:
+def _loads(feed: Feed, start: Position, shape: Shape | None, device: int | None) -> Generator[Loads, None, None]:
     """What the thread of `stream` makes; whatever is filled is pinned here, the rest where it is made."""
+    pin = device is not None
+    if device is not None:
+        torch.cuda.set_device(device)  # a new thread's is the first one
     with closing(feed.epochs(start, pin=pin and shape is None)) as steps:
         for step in steps:
             yield Loads(step.after, [_load(batch, shape, pin) for batch in step.batches])
@@ -89,7 +93,7 @@ def _load(batch: Batch, shape: Shape | None, pin: bool) -> Load:
     if shape is None:
         return Load(batch, batch.target_tokens)
     whole = shape.fill(batch)
-    return Load(whole.pin_memory() if pin and torch.cuda.is_available() else whole, batch.target_tokens)
+    return Load(whole.pin_memory() if pin else whole, batch.target_tokens)
 
 
 def _up(size: float) -> int:

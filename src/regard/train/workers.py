@@ -34,6 +34,12 @@ class Workers:
             dist.all_reduce(tensor)
         return tensor
 
+    def everybodys(self, number: int) -> float | Tensor:
+        """The sum of everybody's numbers; where there are several it stays on the device, which is not waited for."""
+        if self.count == 1:
+            return number
+        return self.total(torch.full((), number, dtype=torch.get_default_dtype(), device=self.device))
+
     def least(self, number: int) -> int:
         """The smallest of everybody's numbers."""
         if self.count == 1:
