@@ -62,6 +62,16 @@ class Greedy:
         logprob_R, token_R = greatest(logprobs_RV)
         return alone(token_R.view_as(live.total_BW), logprob_R.view_as(live.total_BW), live)
 
+    def reach(self, rows: int) -> int:
+        """One."""
+        return 1
+
+    def among(self, logprob_RK: Float[Tensor, "R K"], token_RK: Int[Tensor, "R K"], live: Live) -> Candidates:
+        """One candidate a row."""
+        logprob_R, at_R = logprob_RK.max(1)
+        token_R = token_RK.gather(1, at_R[:, None])
+        return alone(token_R.view_as(live.total_BW), logprob_R.view_as(live.total_BW), live)
+
 
 class Best:
     """The most probable of everything the rows of a beam might go on with.
@@ -74,6 +84,19 @@ class Best:
     def __call__(self, logprobs_RV: Float[Tensor, "R V"], live: Live) -> Candidates:
         """The 2 W best of W times V."""
         return best(logprobs_RV, live.total_BW, 2 * live.total_BW.shape[1])
+
+    def reach(self, rows: int) -> int:
+        """As many as candidates: they may all come from one row."""
+        return 2 * rows
+
+    def among(self, logprob_RK: Float[Tensor, "R K"], token_RK: Int[Tensor, "R K"], live: Live) -> Candidates:
+        """The 2 W best of them."""
+        beams, rows = live.total_BW.shape
+        each = logprob_RK.shape[1]
+        logprob_BWK = logprob_RK.double().view(beams, rows, each)
+        total_BK, at_BK = (live.total_BW[:, :, None] + logprob_BWK).flatten(1).topk(min(2 * rows, rows * each))
+        token_BK, logprob_BK = (part.reshape(beams, -1).gather(1, at_BK) for part in (token_RK, logprob_BWK))
+        return Candidates(at_BK // each, token_BK, logprob_BK, total_BK)
 
 
 class Diverse:

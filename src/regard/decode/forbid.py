@@ -41,6 +41,10 @@ class Banned:
         """Forbid them everywhere."""
         logprobs_RV.index_fill_(1, self.ids, -torch.inf)
 
+    def strike(self, logprob_RK: Float[Tensor, "R K"], token_RK: Int[Tensor, "R K"]) -> Float[Tensor, "R K"]:
+        """Forbid them in a list of tokens."""
+        return logprob_RK.masked_fill((token_RK[:, :, None] == self.ids).any(2), -torch.inf)
+
 
 class NoRepeat:
     """No sequence of n tokens appears twice (Paulus et al. 2018, §2.5)."""
@@ -106,8 +110,8 @@ class Lengths:
         self.end = end
         # So many steps from now every beam has its fewest, and none before has its most: until or from then there is
         # nothing to do, and no device need be asked.
-        self.short = max(one - length for one, length in zip(least, lengths, strict=True))
-        self.free = min(one - length for one, length in zip(most, lengths, strict=True))
+        self.short: int = max(one - length for one, length in zip(least, lengths, strict=True))
+        self.free: int = min(one - length for one, length in zip(most, lengths, strict=True))
 
     def __call__(self, logprobs_RV: Float[Tensor, "R V"], live: Live) -> None:
         """Forbid the end, or everything else."""
@@ -119,6 +123,15 @@ class Lengths:
             end_R = logprobs_RV[:, self.end].clone()
             logprobs_RV.masked_fill_(full_R[:, None], -torch.inf)
             logprobs_RV[:, self.end] = end_R
+        self.pass_by()
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to forbid in this step."""
+        return self.short <= 0 and self.free > 0
+
+    def pass_by(self) -> None:
+        """One more step is over."""
         self.short, self.free = self.short - 1, self.free - 1
 
 
@@ -168,17 +181,31 @@ class Rules:
         self, wishes: Sequence[Wish], lengths: Sequence[int], options: Options, device: torch.device | str
     ) -> None:
         """The rules for beams with these wishes and so many tokens so far; only what was asked for costs anything."""
-        bounds = [options.limits.of(wish) for wish in wishes]
+        self.lengths = Lengths([options.limits.of(wish) for wish in wishes], lengths, options.end, device)
+        self.banned = Banned(options.banned, device) if options.banned else None
         every: list[Rule | None] = [
-            Banned(options.banned, device) if options.banned else None,
+            self.banned,
             NoRepeat(options.no_repeat) if options.no_repeat else None,
             Avoid(wishes, device) if any(wish.avoid for wish in wishes) else None,
-            Lengths(bounds, lengths, options.end, device),
+            self.lengths,
             Fork(wishes, lengths, options.groups, device) if options.fork else None,
         ]
         self.rules = [rule for rule in every if rule is not None]
         self.prefix = Prefix(wishes, lengths, device) if any(wish.prefix for wish in wishes) else None
         self.look_back = any(rule.looks_back for rule in self.rules)
+        self.few = all(isinstance(rule, Banned | Lengths) for rule in self.rules)
+
+    def strike(self, logprob_RK: Float[Tensor, "R K"], token_RK: Int[Tensor, "R K"]) -> Float[Tensor, "R K"]:
+        """Forbid in a list of tokens, in a step where that is enough."""
+        self.lengths.pass_by()
+        return logprob_RK if self.banned is None else self.banned.strike(logprob_RK, token_RK)
+
+    @property
+    def spare(self) -> int | None:
+        """How many tokens might be struck from a list; None if this step needs more than striking."""
+        if not self.few or not self.lengths.idle or (self.prefix is not None and self.prefix.left > 0):
+            return None
+        return 0 if self.banned is None else len(self.banned.ids)
 
     def __call__(self, logprobs_RV: Float[Tensor, "R V"], live: Live) -> None:
         """Forbid, in place."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.options import Options, Wish
 from regard.decode.penalty import divisor
-from regard.decode.stepper import State, Stepper
+from regard.decode.stepper import Shortlister, State, Stepper
 from regard.decode.topk import greatest
 
 GLANCE = 8
@@ -43,6 +43,7 @@ class GreedySearch(Generic[State]):
     ) -> None:
         """Begin with a state of one row for each wish."""
         self.stepper, self.state, self.options, self.device = stepper, state, options, torch.device(device)
+        self.shortlister = stepper if isinstance(stepper, Shortlister) else None
         self.numbers = list(range(len(wishes)))
         self.bounds = [options.limits.of(wish) for wish in wishes]
         self.least, self.most = max(least for least, _ in self.bounds), min(most for _, most in self.bounds)
@@ -57,9 +58,13 @@ class GreedySearch(Generic[State]):
     @torch.inference_mode()
     def advance(self) -> None:
         """One more token for every sentence."""
-        logprobs_RV, self.state = self.stepper.step(self.token_R, self.state)
-        self._forbid(logprobs_RV)
-        logprob_R, self.token_R = greatest(logprobs_RV)
+        if self.shortlister is not None and self.banned is None and self.least <= self.steps < self.most:
+            logprob_R1, token_R1, self.state = self.shortlister.top(self.token_R, self.state, 1)
+            logprob_R, self.token_R = logprob_R1[:, 0], token_R1[:, 0]
+        else:
+            logprobs_RV, self.state = self.stepper.step(self.token_R, self.state)
+            self._forbid(logprobs_RV)
+            logprob_R, self.token_R = greatest(logprobs_RV)
         self._said.append((self.token_R, logprob_R))
         self.done_R |= self.token_R == self.options.end
         self.steps += 1

@@ -20,17 +20,6 @@ def divisor(length_B: Int[Tensor, " B"], options: Options) -> Float[Tensor, " B"
     return base**options.length_penalty
 
 
-def bound(
-    total_B: Float[Tensor, " B"], length_B: Int[Tensor, " B"], limit_B: Int[Tensor, " B"], options: Options
-) -> Tensor:
-    """The highest score a live hypothesis can still reach.
-
-    Its log-probability can only fall and the coverage penalty only subtract, so at best the rest costs nothing and
-    has the length that suits it: the greatest if length is rewarded, the least if it is not.
-    """
-    return total_B / divisor(limit_B if options.length_penalty >= 0 else length_B + 1, options)
-
-
 def coverage(
     received_BWS: Float[Tensor, "B W S"], source_B: Int[Tensor, " B"], options: Options
 ) -> Float[Tensor, "B W"]:

@@ -25,9 +25,9 @@ from regard.decode.greedy import GLANCE, GreedySearch, is_plain
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.live import Live, join
 from regard.decode.options import Options, Wish
-from regard.decode.penalty import bound, coverage, divisor
+from regard.decode.penalty import coverage, divisor
 from regard.decode.sample import Sample
-from regard.decode.stepper import Attender, Joiner, State, Stepper
+from regard.decode.stepper import Attender, Joiner, Shortlister, State, Stepper
 from regard.decode.tree import Forest, Tree
 from regard.decode.trellis import ROOT, Trellis
 
@@ -44,6 +44,7 @@ class Search(Generic[State]):
     ) -> None:
         """A search without sentences yet; with a forest, it keeps every candidate it looks at."""
         self.stepper, self.options, self.forest = stepper, options, forest
+        self.shortlister = stepper if isinstance(stepper, Shortlister) else None
         self.device, self.steps, self.added = torch.device(device), 0, 0
         self.wishes: list[Wish] = []
         self.numbers: list[int] = []
@@ -83,13 +84,8 @@ class Search(Generic[State]):
         """One more token for every live hypothesis."""
         if not self.wishes:
             return
-        live = self.live
         self._move()
-        logprobs_RV, self.state = self.stepper.step(live.token_BW.flatten(), self.state)
-        if self.options.coverage_penalty and isinstance(self.stepper, Attender):
-            live.looked(self.stepper.attention(self.state))
-        self.rules(logprobs_RV, live)
-        found = self.chooser(logprobs_RV, live)
+        found = self._ask()
         ended_BK = found.token_BK == self.options.end
         # Only a CPU is asked whether anything ended: an answer from a device would have to be waited for.
         if self.device.type != "cpu" or bool(ended_BK.any()):
@@ -120,11 +116,27 @@ class Search(Generic[State]):
         self._keep([i for i, is_done in enumerate(done) if not is_done and not last])
         return left
 
+    def _ask(self) -> Candidates:
+        """Ask the stepper, and pick candidates from what it says and no rule forbids."""
+        live, rows = self.live, self.live.total_BW.shape[1]
+        token_R, spare = live.token_BW.flatten(), self.rules.spare
+        if self.shortlister is not None and spare is not None and isinstance(self.chooser, Best | Greedy):
+            reach = self.chooser.reach(rows) + spare
+            logprob_RK, token_RK, self.state = self.shortlister.top(token_R, self.state, reach)
+            found = self.chooser.among(self.rules.strike(logprob_RK, token_RK), token_RK, live)
+        else:
+            logprobs_RV, self.state = self.stepper.step(token_R, self.state)
+            self.rules(logprobs_RV, live)
+            found = self.chooser(logprobs_RV, live)
+        if self.options.coverage_penalty and isinstance(self.stepper, Attender):
+            live.looked(self.stepper.attention(self.state))
+        return found
+
     def _take_out(self, found: Candidates, ended_BK: Bool[Tensor, "B K"]) -> None:
         """Rank what ended among the best that ended before. To count, it must be among the W first candidates."""
         live, rows = self.live, self.live.total_BW.shape[1]
         found = found.first(rows)
-        score_BW = self._scores(found).masked_fill(~ended_BK[:, :rows], -torch.inf)
+        score_BW = torch.where(ended_BK[:, :rows], self._scores(found), -torch.inf)
         live.ended_B = live.ended_B + (score_BW > -torch.inf).sum(1)
         row_BW = found.parent_BK + self.first_B1
         layer_BW = torch.full_like(row_BW, self.trellis.last)
@@ -157,18 +169,27 @@ class Search(Generic[State]):
         elif options.stopping == "full" or rows == 1:  # a beam of one is greedy: its end is the end
             live.done_B = (live.ended_B >= rows) | (best_B == -torch.inf)
         else:
-            live.done_B = live.score_BN[:, -1] >= bound(best_B, live.length_B, self.limit_B, options)
+            live.done_B = live.score_BN[:, -1] >= best_B / self._best_divisor()
         # Whoever is done but stays a while must not find more: company would change what is found.
         live.total_BW = live.total_BW.masked_fill(live.done_B[:, None], -torch.inf)
 
     def _scores(self, found: Candidates) -> Float[Tensor, "B K"]:
         """What candidates score, penalties applied."""
         live = self.live
-        score_BK = found.total_BK / divisor(live.length_B + 1, self.options)[:, None]
+        score_BK = found.total_BK / self.divisor_T[live.length_B + 1][:, None]
         if self.options.coverage_penalty:
             lost_BW = coverage(live.received_BWS, self.source_B, self.options)
             score_BK = score_BK + lost_BW.gather(1, found.parent_BK)
         return score_BK
+
+    def _best_divisor(self) -> Float[Tensor, " B"]:
+        """What a live hypothesis's log-probability is divided by at best.
+
+        The log-probability can only fall and a coverage penalty only subtract, so no score can become higher than if
+        the rest cost nothing and had the length that suits it: the greatest if length is rewarded, else the least.
+        """
+        rewarded = self.options.length_penalty >= 0
+        return self.limit_divisor_B if rewarded else self.divisor_T[self.live.length_B + 1]
 
     def _move(self) -> None:
         """Let the stepper follow where rows went; put off until its next step, so that it moves only once."""
@@ -229,7 +250,9 @@ class Search(Generic[State]):
         wishes = [wish for wish in self.wishes for _ in range(groups)]
         lengths = [self.steps - step for step, _ in self.born for _ in range(groups)]
         most = [options.limits.of(wish)[1] + 1 for wish in wishes]
-        self.limit_B = torch.tensor(most, device=self.device)
+        # Lengths are few and known, so what scores are divided by is looked up rather than computed in each step.
+        self.divisor_T = divisor(torch.arange(max(most) + 3, device=self.device), options)
+        self.limit_divisor_B = self.divisor_T[torch.tensor(most, device=self.device)]
         self.source_B = torch.tensor([wish.source for wish in wishes], device=self.device)
         self.deadline = self.steps + max(one - length for one, length in zip(most, lengths, strict=True))
         self.rules = Rules(wishes, lengths, options, self.device)

@@ -54,3 +54,14 @@ class Attender(Stepper[State], Protocol[State]):
         They sum to one in each row, and are zero behind the end of a source.
         """
         ...
+
+
+@runtime_checkable
+class Shortlister(Stepper[State], Protocol[State]):
+    """A stepper that can say the best few of a step quicker than all of it; it is asked where these are enough."""
+
+    def top(
+        self, tokens_R: Int[Tensor, " R"], state: State, k: int
+    ) -> tuple[Float[Tensor, "R K"], Int[Tensor, "R K"], State]:
+        """The k greatest log-probabilities `step` would give for each row, greatest first, and their tokens."""
+        ...

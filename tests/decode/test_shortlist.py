@@ -1,0 +1,50 @@
+"""A stepper that says only the best few finds what one that says everything finds."""
+
+from dataclasses import replace
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.decode.table import Table, TableState
+from tests.decode.test_beam import PLAIN, penalties, run, seeds
+
+from regard.decode import Limits, Options, Wish, search, stream
+
+
+class Listing(Table):
+    """A table with a short list."""
+
+    def __init__(self, vocabulary: int, seed: int) -> None:
+        super().__init__(vocabulary, seed)
+        self.lists = 0
+
+    def top(self, tokens_R: torch.Tensor, state: TableState, k: int) -> tuple[torch.Tensor, torch.Tensor, TableState]:
+        self.lists += 1
+        said, state = self.step(tokens_R, state)
+        best, tokens = said.topk(min(k, self.vocabulary))
+        return best, tokens, state
+
+
+WISHES = [Wish(), Wish(prefix=(4, 4)), Wish()]
+
+
+@given(seeds, st.integers(1, 4), penalties, st.sampled_from([(), (3,), (0, 4)]), st.integers(0, 2), st.booleans())
+def test_the_best_few_are_enough_where_they_are_asked_for(
+    seed: int, beam: int, penalty: float, banned: tuple[int, ...], least: int, plain: bool
+) -> None:
+    options = replace(PLAIN, beam=beam, nbest=beam, length_penalty=penalty, banned=banned)
+    options = replace(options, limits=Limits(least=least, most=6))
+    wishes = [Wish()] * 3 if plain else WISHES
+    expected = run(Table(20, seed), options, wishes)
+    assert run(Listing(20, seed), options, wishes) == expected
+    listing = Listing(20, seed)
+    arrivals = [(listing.start([i], beam), [wish]) for i, wish in enumerate(wishes)]
+    assert [found for _, found in sorted(stream(listing, arrivals, options, room=3))] == expected
+
+
+def test_a_list_is_asked_for_wherever_it_is_enough() -> None:
+    for beam in (1, 4):
+        listing = Listing(20, 3)
+        options: Options = replace(PLAIN, beam=beam, limits=Limits(most=30), length_penalty=0.0)
+        search(listing, listing.start([0], beam), [Wish()], options)
+        assert listing.lists == listing.steps > 0
