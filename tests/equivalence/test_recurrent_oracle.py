@@ -12,8 +12,8 @@ from torch import nn
 from regard.models.recurrent.outline import Bahdanau, Luong, Sutskever
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.ragged import Layout, Ragged
-from regard.nn.recurrent import Packing, Recurrence
-from regard.nn.tap import recording
+from regard.nn.recurrent import Recurrence
+from regard.nn.tap import recording, replacing
 
 Array = NDArray[np.float64]
 Weights = dict[str, Array]
@@ -224,7 +224,7 @@ def test_a_recurrence_over_a_ragged_batch_is_torchs_over_each_sequence(
     theirs.load_state_dict(mine.cells.state_dict())
     layout = Layout.from_lengths([3, 0, 7, 1, 3])
     x = torch.randn(layout.tokens, 4, dtype=torch.float64)
-    states, last = mine(x, Packing.of(layout), mine.rest(5, x))
+    states, last = mine(x, layout, mine.rest(5, x))
     for row, (given, got) in enumerate(zip(Ragged(x, layout).to_list(), Ragged(states, layout).to_list(), strict=True)):
         if len(given):
             out, end = theirs(given)
@@ -241,7 +241,7 @@ def test_steps_of_a_recurrence_are_the_whole_of_it(kind: str) -> None:
     randomised(mine)
     layout = Layout.from_lengths([6])
     x = torch.randn(6, 4, dtype=torch.float64)
-    states, last = mine(x, Packing.of(layout), mine.rest(1, x))
+    states, last = mine(x, layout, mine.rest(1, x))
     hidden, tops = mine.rest(1, x), []
     for each in x:
         top, hidden = mine.step(each[None], hidden)
@@ -256,11 +256,34 @@ def test_read_backwards_a_source_is_its_mirror_image() -> None:
     layout = Layout.from_lengths([4, 2])
     x = torch.randn(6, 4, dtype=torch.float64)
     mirrored = torch.cat([x[:4].flip(0), x[4:].flip(0)])
-    backwards, last = mine(x, Packing.of(layout, backwards=True), mine.rest(2, x))
-    forwards, expected = mine(mirrored, Packing.of(layout), mine.rest(2, x))
+    backwards, last = mine(x, layout, mine.rest(2, x), backwards=True)
+    forwards, expected = mine(mirrored, layout, mine.rest(2, x))
     torch.testing.assert_close(backwards[:4], forwards[:4].flip(0))
     torch.testing.assert_close(backwards[4:], forwards[4:].flip(0))
     torch.testing.assert_close(last[1], expected[1])
+
+
+@pytest.mark.parametrize(("kind", "gates"), [("lstm", 3), ("gru", 2)])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_gates_can_be_watched_and_watching_changes_nothing(kind: str, gates: int, backwards: bool) -> None:
+    mine = Recurrence(kind, 4, 5, layers=2).double()
+    randomised(mine)
+    layout = Layout.from_lengths([2, 0, 4, 1])
+    x = torch.randn(7, 4, dtype=torch.float64)
+    start = tuple(torch.randn_like(each) for each in mine.rest(4, x))
+    states, last = mine(x, layout, start, backwards)
+    with recording(mine, "gates.*") as seen:
+        watched, watched_last = mine(x, layout, start, backwards)
+    torch.testing.assert_close(watched, states)
+    torch.testing.assert_close(watched_last, last)
+    assert {name: [each.shape for each in passed] for name, passed in seen.items()} == {
+        "gates.0": [(7, gates, 5)],
+        "gates.1": [(7, gates, 5)],
+    }
+    # Shut for good, an LSTM's input and forget gates leave nothing; a GRU's update gate then takes the new value alone.
+    with replacing(mine, "gates.*", lambda _, gate: gate * 0):
+        shut, _ = mine(x, layout, start, backwards)
+    assert bool((shut == 0).all()) == (kind == "lstm")
 
 
 def test_a_cell_nobody_knows_is_refused() -> None:

@@ -9,15 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence
 
 from regard.nn.attention.buckets import Grouping
 from regard.nn.dropout import Dropout
 from regard.nn.ragged import Layout
-from regard.nn.tap import Tap
+from regard.nn.tap import Tap, joining, taps
 
 Hidden = tuple[Tensor, ...]
 """Where a recurrence stands, a row for each sequence: h_LBD, and for an LSTM its cells c_LBD too."""
@@ -49,22 +50,22 @@ class Packing:
         return _packing(layout, there, back, None, sizes.tolist(), rows)
 
     @classmethod
-    def square(cls, layout: Layout) -> "Packing":
+    def square(cls, layout: Layout, backwards: bool = False) -> "Packing":
         """All sequences in the order they have, each as long as the longest; asks the device for the lengths."""
         lengths = layout.lengths_B.cpu().numpy().astype(np.int64)
-        sequence, step = np.repeat(np.arange(lengths.size), lengths), _steps(lengths, False)
+        sequence, step = np.repeat(np.arange(lengths.size), lengths), _steps(lengths, backwards)
         back = step * lengths.size + sequence
         there, holes = np.zeros(layout.longest * lengths.size, np.int64), np.ones(layout.longest * lengths.size, bool)
         there[back], holes[back] = np.arange(back.size), False
         return _packing(layout, there, back, holes, [lengths.size] * layout.longest, np.arange(lengths.size))
 
-    def spread(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N2 D"]:
+    def spread(self, x: Shaped[Tensor, "N *rest"]) -> Shaped[Tensor, "N2 *rest"]:
         """The tokens in the order they are read."""
-        return self.grouping.spread(x_ND)[0][0]
+        return self.grouping.spread(x)[0][0]
 
-    def collect(self, x_ND: Float[Tensor, "N2 D"]) -> Float[Tensor, "N D"]:
+    def collect(self, x: Shaped[Tensor, "N2 *rest"]) -> Shaped[Tensor, "N *rest"]:
         """The tokens in the order of the batch again."""
-        return self.grouping.collect([x_ND[None]])
+        return self.grouping.collect([x[None]])
 
 
 def _steps(lengths: NDArray[np.int64], backwards: bool) -> NDArray[np.int64]:
@@ -107,6 +108,7 @@ class Recurrence(nn.Module):
         kind = nn.LSTM if cell == "lstm" else nn.GRU
         self.cells = kind(inputs, width, layers, dropout=between, bidirectional=both)
         self.drop, self.states = Dropout(between), Tap()
+        self.gates = nn.ModuleList(Tap() for _ in range(0 if both else layers))
         if cell == "lstm":
             _remember(self.cells)
 
@@ -126,9 +128,15 @@ class Recurrence(nn.Module):
         return tuple(like.new_zeros(layers, rows, self.width) for _ in range(self.parts))
 
     def forward(
-        self, x_ND: Float[Tensor, "N D"], packing: Packing, start: Hidden
+        self, x_ND: Float[Tensor, "N D"], layout: Layout, start: Hidden, backwards: bool = False
     ) -> tuple[Float[Tensor, "N D2"], Hidden]:
-        """The last layer's state at every token, and where each sequence stands behind its end."""
+        """The last layer's state at every token, and where each sequence stands behind its end.
+
+        Unwatched, torch's kernels run the whole sequence; they never show the gates, so watched it goes step by step.
+        """
+        if any(tap.watched for tap in taps(self.gates).values()):
+            return self._formed(x_ND, layout, start, backwards)
+        packing = Packing.of(layout, backwards)
         if not packing.sizes:
             return self.states(x_ND.new_zeros(0, self.width * (2 if self.cells.bidirectional else 1))), start
         packed = PackedSequence(packing.spread(x_ND), torch.tensor(packing.sizes), None, None)
@@ -146,10 +154,49 @@ class Recurrence(nn.Module):
         for layer, weights in enumerate(self.cells.all_weights):
             x_RD = self.drop(x_RD) if layer else x_RD
             here = [each[layer] for each in hidden]
-            moved = torch.lstm_cell(x_RD, here, *weights) if self.parts == 2 else torch.gru_cell(x_RD, *here, *weights)
-            after.append(moved if isinstance(moved, tuple) else (moved,))
+            after.append(self._cell(x_RD, here, weights, self.gates[layer]))
             x_RD = after[-1][0]
         return x_RD, tuple(torch.stack(each) for each in zip(*after, strict=True))
+
+    def _cell(
+        self, x_RD: Float[Tensor, "R D"], here: list[Tensor], weights: Sequence[Tensor], gates: nn.Module
+    ) -> Sequence[Tensor]:
+        """One layer a step further."""
+        if isinstance(gates, Tap) and gates.watched:
+            return _lstm(x_RD, here, weights, gates) if self.parts == 2 else _gru(x_RD, here, weights, gates)
+        if self.parts == 2:
+            return torch.lstm_cell(x_RD, here, *weights)
+        return (torch.gru_cell(x_RD, *here, *weights),)
+
+    def _formed(
+        self, x_ND: Float[Tensor, "N D"], layout: Layout, start: Hidden, backwards: bool
+    ) -> tuple[Float[Tensor, "N D2"], Hidden]:
+        """The same step by step, all rows in the order of the batch."""
+        packing, hidden, tops = Packing.square(layout, backwards), start, [x_ND.new_zeros(0, self.width)]
+        with joining(taps(self.gates).values(), lambda steps: packing.collect(torch.cat(steps))):
+            for time, x_BD in enumerate(torch.split_with_sizes(packing.spread(x_ND), packing.sizes)):
+                top_BD, moved = self.step(x_BD, hidden)
+                goes_on = (layout.lengths_B > time)[:, None]
+                hidden = tuple(torch.where(goes_on, new, old) for new, old in zip(moved, hidden, strict=True))
+                tops.append(top_BD)
+        return self.states(packing.collect(torch.cat(tops))), hidden
+
+
+def _lstm(x_RD: Tensor, here: list[Tensor], weights: Sequence[Tensor], gates: Tap) -> Sequence[Tensor]:
+    """An LSTM's step with its gates shown: input, forget and output."""
+    to, along, bias, more = weights
+    i, f, g, o = (linear(x_RD, to, bias) + linear(here[0], along, more)).chunk(4, -1)
+    i, f, o = gates(torch.sigmoid(torch.stack([i, f, o], 1))).unbind(1)
+    c_RD = f * here[1] + i * torch.tanh(g)
+    return o * torch.tanh(c_RD), c_RD
+
+
+def _gru(x_RD: Tensor, here: list[Tensor], weights: Sequence[Tensor], gates: Tap) -> Sequence[Tensor]:
+    """A GRU's step with its gates shown: reset and update."""
+    to, along, bias, more = weights
+    (r, z, n), (r2, z2, n2) = linear(x_RD, to, bias).chunk(3, -1), linear(here[0], along, more).chunk(3, -1)
+    r, z = gates(torch.sigmoid(torch.stack([r + r2, z + z2], 1))).unbind(1)
+    return ((1 - z) * torch.tanh(n + r * n2) + z * here[0],)
 
 
 def _as(start: Hidden, ends: Hidden) -> Hidden:

@@ -5,7 +5,7 @@ from torch import nn
 from regard.models.memory import Memory
 from regard.nn.embedding import Embedding
 from regard.nn.ragged import Ragged
-from regard.nn.recurrent import Packing, Recurrence
+from regard.nn.recurrent import Recurrence
 
 
 class RecurrentEncoder(nn.Module):
@@ -20,5 +20,5 @@ class RecurrentEncoder(nn.Module):
         """The state at each token, and where each source ended."""
         x_ND = self.embedding(tokens)
         rest = self.recurrence.rest(len(tokens), x_ND)
-        states_ND, last = self.recurrence(x_ND, Packing.of(tokens.layout, self.backwards), rest)
+        states_ND, last = self.recurrence(x_ND, tokens.layout, rest, self.backwards)
         return Memory(states_ND, tokens.layout, last=last)

@@ -11,7 +11,7 @@ from regard.models.recurrent.state import RecurrentState, joined, spread_over_be
 from regard.nn.dropout import Dropout
 from regard.nn.embedding import Embedding
 from regard.nn.ragged import Ragged
-from regard.nn.recurrent import Packing, Recurrence
+from regard.nn.recurrent import Recurrence
 
 
 class SutskeverDecoder(nn.Module):
@@ -24,7 +24,7 @@ class SutskeverDecoder(nn.Module):
 
     def forward(self, tokens: Ragged, memory: Memory) -> Float[Tensor, "N D"]:
         """The state at every target token, by one recurrence over the whole target."""
-        read_ND, _ = self.recurrence(self.embedding(tokens), Packing.of(tokens.layout), memory.last)
+        read_ND, _ = self.recurrence(self.embedding(tokens), tokens.layout, memory.last)
         states_ND: Tensor = self.drop(read_ND)
         return states_ND
 
