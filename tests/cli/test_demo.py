@@ -71,6 +71,7 @@ def test_the_report_shows_the_scores_and_the_attention(shown: tuple[Path, Result
     page = (shown[0] / "report.html").read_text(encoding="utf-8")
     assert "exact match, novel" in page
     assert page.count("<figcaption>") == 4
+    assert page.count('<div class="sample">') == 8
     assert 'dir="rtl"' in page
 
 

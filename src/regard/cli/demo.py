@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from regard.data.phrasebook import Phrase
     from regard.recipe import Recipe
     from regard.score import Alignment, Score
-    from regard.train.events import Finished
+    from regard.train.events import Finished, Sample
     from regard.train.report import AttentionMap
     from regard.translator import Translator
 
@@ -54,9 +54,9 @@ def demo(
     finished = _train(recipe, folder, again, plain)
     translator = load(folder, device="auto")
     scores = _show_scores(translator, finished, to, sentences)
-    _show_lectures(translator, lectures(to))
+    samples = _show_lectures(translator, lectures(to))
     aligned = _show_alignments(translator, folder, to, sentences)
-    html, png = write_report(folder, attention=aligned, scores=scores)
+    html, png = write_report(folder, attention=aligned, scores=scores, samples=samples)
     _head("5. And then")
     typer.echo(f"The report is in {html}, as a picture in {png}.")
     typer.echo(NEXT.format(open="open" if _on_a_mac() else "xdg-open", run=folder, to=to, other=_other(to)))
@@ -113,7 +113,9 @@ def _show_scores(translator: "Translator", finished: "Finished", to: str, count:
     asked = list(phrases(to, "novel", count))
     said = [each.text for each in translator.translate([phrase.source for phrase in asked])]
     meant = [phrase.target for phrase in asked]
-    told = [Score(**each) for each in finished.scores["test"]["scores"]]
+    told = sorted(
+        (Score(**each) for each in finished.scores["test"]["scores"]), key=lambda score: score.name != "exact match"
+    )
     scores = {"test": told, "novel": [exact_match(said, meant), bleu(said, meant)]}
     meaning = {"test": "drawn like the training text", "novel": "words that never met in the training text"}
     for split, what in meaning.items():
@@ -126,14 +128,19 @@ def _show_scores(translator: "Translator", finished: "Finished", to: str, count:
     return scores
 
 
-def _show_lectures(translator: "Translator", known: "Sequence[Phrase]") -> None:
+def _show_lectures(translator: "Translator", known: "Sequence[Phrase]") -> "list[Sample]":
     """The lectures' sentences, each against what it should be."""
+    from regard.train.events import Sample
+
     typer.echo("\nThe lectures' sentences, none of which it was trained on:")
-    for phrase, said in zip(known, translator.translate([phrase.source for phrase in known]), strict=True):
-        right = said.text == phrase.target
-        typer.echo(f"  {phrase.source}\n    {'✓' if right else '✗'} {said.text}")
+    said = translator.translate([phrase.source for phrase in known])
+    samples = [Sample(phrase.source, phrase.target, each.text) for phrase, each in zip(known, said, strict=True)]
+    for sample in samples:
+        right = sample.translation == sample.reference
+        typer.echo(f"  {sample.source}\n    {'✓' if right else '✗'} {sample.translation}")
         if not right:
-            typer.echo(f"      should be: {phrase.target}")
+            typer.echo(f"      should be: {sample.reference}")
+    return samples
 
 
 def _show_alignments(translator: "Translator", folder: Path, to: str, count: int) -> "list[AttentionMap]":

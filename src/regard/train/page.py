@@ -66,11 +66,8 @@ def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Cell]], be
         mark = ' class="best"' if number == best else ""
         lines.append(f"<tr{mark}>{''.join(_cell(value, name) for value, name in zip(row, heads, strict=True))}</tr>")
     top = "".join(f'<th scope="col"{_kind(head)}>{escape(head)}</th>' for head in heads)
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
-        f"<caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead>"
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
-    )
+    head = f"<caption>{escape(caption)}</caption><thead><tr>{top}</tr></thead>"
+    return scrolled(f"<table>{head}<tbody>{''.join(lines)}</tbody></table>", caption)
 
 
 def _kind(head: str) -> str:
@@ -87,6 +84,11 @@ def _cell(value: Cell, head: str) -> str:
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
     """Names and what they are."""
     return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in pairs) + "</dl>"
+
+
+def scrolled(html: str, name: str) -> str:
+    """Something that may be wider than the page, to be moved by mouse or keyboard."""
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">{html}</div>'
 
 
 def details(summary: str, html: str) -> str:

@@ -123,7 +123,8 @@ def _learning(log: Log, figure: Figure | None) -> str:
     heads = ("step", "loss", "perplexity", "token accuracy", *names)
     told = page.table("Validations; the best is bold.", heads, rows, best)
     opened = page.details("the validations as numbers", told) if rows else ""
-    return f"<figure>{page.picture(figure, meaning, 0, wide=True)}</figure>{opened}"
+    shown = page.scrolled(page.picture(figure, meaning, 0, wide=True), "Curves")
+    return f"<figure>{shown}</figure>{opened}"
 
 
 def _history(log: Log, sample: Sample) -> list[tuple[int, str]]:
