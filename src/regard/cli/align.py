@@ -108,7 +108,8 @@ def _choose(
     save_scores(Path(run), {**load_scores(Path(run)), "alignment": look.to_scores()})
     head = "the mean of its heads" if look.head is None else f"head {look.head}"
     step = "read" if look.read else "told"
-    put(f"{look.tap}: {head}, where a token is {step}; by {look.reason} over {len(pairs)} pairs")
+    rate = "" if look.aer is None else f", AER {look.aer:.2%}"
+    put(f"{look.tap}: {head}, where a token is {step}; by {look.reason} over {len(pairs)} pairs{rate}")
 
 
 def _gold(file: str | None, swapped: bool) -> "list[Alignment] | None":

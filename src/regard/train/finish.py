@@ -14,6 +14,8 @@ from regard.train.job import Job, text_store
 from regard.train.standing import Standing
 from regard.train.translating import as_json, some_text
 from regard.train.validation import measure
+from regard.translator import Translator
+from regard.translator.given import choose_look_for
 
 FOLDER = "weights"
 _STEP, _BEST = "step-{:08d}.safetensors", "best.safetensors"
@@ -94,7 +96,8 @@ def _scores(job: Job, model: Seq2Seq, standing: Standing) -> dict[str, Any]:
             "scores": as_json(job.judge.all_scores(translated, target)),
             "seconds": round(time.perf_counter() - begin, 1),
         }
-    return found
+    look = choose_look_for(Translator(model, job.prepared.tokenizers, job.recipe.decode), job.recipe)
+    return found if look is None else {**found, "alignment": look.to_scores()}
 
 
 def _facts(job: Job, standing: Standing, reason: str, chosen: str) -> dict[str, Any]:

@@ -6,8 +6,9 @@ made to join the alignments of two directions (Koehn, Och & Marcu 2003; Koehn et
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,8 @@ class Look:
     read: bool = False
     reason: str = "default"
     """Why this one: by the error rate on gold links, by agreement of both directions, or for want of both."""
+    aer: float | None = field(default=None, compare=False)
+    """Its error rate on the gold links it was chosen by."""
 
     @classmethod
     def default(cls, taps: Sequence[str]) -> "Look | None":
@@ -49,7 +52,7 @@ class Look:
         """The one a run has chosen and written down, if the model has it; else the default."""
         found = scores.get("alignment")
         if isinstance(found, dict) and found.get("tap") in taps:
-            return cls(**{name: found[name] for name in ("tap", "head", "read", "reason") if name in found})
+            return cls(**{name: found[name] for name in ("tap", "head", "read", "reason", "aer") if name in found})
         return cls.default(taps)
 
     def to_scores(self) -> dict[str, Any]:
@@ -77,31 +80,32 @@ def links(weights: Weights, source: Words, target: Words) -> tuple[Link, ...]:
 def choose(forced: Sequence[Forced], words: Sequence[tuple[Words, Words]], gold: Sequence[Alignment] | None) -> Look:
     """The attention whose links are best: by gold links where there are some, else by how well both ways agree.
 
-    Single heads are tried only against gold, because heads that agree with themselves need not align.
+    Every layer's mean over its heads is tried; against gold, then the heads of the best layer too. Without gold they
+    are not, because a head that agrees with itself need not align.
     """
-    best: tuple[float, Look] | None = None
-    for look in _candidates(forced[0], heads=gold is not None):
-        made = [look.weights(each) for each in forced]
-        if gold is None:
-            score, reason = _agreement(made, words), "agreement"
-        else:
-            found = [links(each, *pair) for each, pair in zip(made, words, strict=True)]
-            score, reason = -alignment_error_rate(found, gold).aer, "gold links"
-        if best is None or score > best[0]:
-            best = score, Look(look.tap, look.head, look.read, reason)
-    if best is None:
+    if not forced[0].looks:
         raise ValueError("this model's decoder does not look at its source by weights, so it cannot align words")
-    return best[1]
+
+    def judged(looks: Sequence[Look]) -> Look:
+        if gold is None:
+            agreed = [(_agreement([look.weights(each) for each in forced], words), look) for look in looks]
+            return replace(max(agreed, key=itemgetter(0))[1], reason="agreement")
+        rates = [(_error_rate(look, forced, words, gold), look) for look in looks]
+        rate, best = min(rates, key=itemgetter(0))
+        return replace(best, reason="gold links", aer=rate)
+
+    best = judged([Look(tap, None, read) for tap in forced[0].looks for read in (False, True)])
+    if gold is None:
+        return best
+    heads = range(forced[0].looks[best.tap].shape[0])
+    return judged([best, *(Look(best.tap, head, read) for head in heads for read in (False, True))])
 
 
-def _candidates(example: Forced, heads: bool) -> list[Look]:
-    """Every layer's mean, and where asked every head, at both steps."""
-    return [
-        Look(tap, head, read)
-        for tap, looked in example.looks.items()
-        for head in (None, *(range(looked.shape[0]) if heads else ()))
-        for read in (False, True)
-    ]
+def _error_rate(
+    look: Look, forced: Sequence[Forced], words: Sequence[tuple[Words, Words]], gold: Sequence[Alignment]
+) -> float:
+    found = [links(look.weights(each), *pair) for each, pair in zip(forced, words, strict=True)]
+    return alignment_error_rate(found, gold).aer
 
 
 def _agreement(made: Sequence[Weights], words: Sequence[tuple[Words, Words]]) -> float:
