@@ -173,3 +173,12 @@ if __name__ == "__main__":
     print(
         graphs_compiled_for([batch_of(each) for each in ([6, 1, 2, 1], [5, 0, 1, 9, 7], [2] * 7, [30, 4], [0, 6, 1])])
     )
+
+
+def test_a_batch_followed_by_itself_is_a_batch() -> None:
+    batch = Ragged.from_list([[3, 4], [], [5]])
+    twice, expected = batch.twice(), Ragged.from_list([[3, 4], [], [5], [3, 4], [], [5]])
+    assert torch.equal(twice.values, expected.values)
+    for name in ("lengths_B", "offsets", "sequence_N", "position_N"):
+        assert torch.equal(getattr(twice.layout, name), getattr(expected.layout, name)), name
+    assert twice.longest == expected.longest

@@ -75,6 +75,16 @@ class Layout:
             return self
         return _spread_on_device(self.offsets.to(device, non_blocking=non_blocking), self.tokens, self.longest)
 
+    def twice(self) -> "Layout":
+        """This layout followed by itself; the device is not waited for."""
+        return Layout(
+            self.lengths_B.repeat(2),
+            torch.cat([self.offsets, self.offsets[1:] + self.tokens]),
+            torch.cat([self.sequence_N, self.sequence_N + len(self)]),
+            self.position_N.repeat(2),
+            self.longest,
+        )
+
     def pin_memory(self) -> "Layout":
         """The same layout with its offsets, all that ever travels, in page-locked memory."""
         return Layout(self.lengths_B, self.offsets.pin_memory(), self.sequence_N, self.position_N, self.longest)
@@ -160,6 +170,10 @@ class Ragged:
     def with_values(self, values: Shaped[Tensor, "N *rest"]) -> "Ragged":
         """Other values in the same layout."""
         return Ragged(values, self.layout)
+
+    def twice(self) -> "Ragged":
+        """The batch followed by itself; the device is not waited for."""
+        return Ragged(torch.cat([self.values, self.values]), self.layout.twice())
 
     def to_padded(self, fill: int | float = 0) -> Shaped[Tensor, "B T *rest"]:
         """One row a sequence, `fill` behind the shorter ones."""

@@ -42,7 +42,8 @@ class Learner(nn.Module):
         if not self.rdrop:
             states_ND, output = self.model.states(source, target), self.model.output
             return fused_cross_entropy(states_ND, output.weight, output.bias, labels_N, self.smoothing)
-        one_ND, other_ND = (self.model.states(source, target) for _ in range(2))
+        # Both passes at once: the batch beside itself, every place with dice of its own.
+        one_ND, other_ND = self.model.states(source.twice(), target.twice()).chunk(2)
         return agreeing_loss(self.model.output, one_ND, other_ND, labels_N, self.smoothing, self.rdrop)
 
 
@@ -59,6 +60,8 @@ def agreeing_loss(
     The mean of both passes' cross-entropy and, by `weight`, of the two divergences KL(one ‖ other), KL(other ‖ one).
     """
     total = one_ND.new_zeros((), dtype=torch.promote_types(one_ND.dtype, torch.float32))
+    if torch.compiler.is_compiling():
+        return _agreeing_rows(output, one_ND, other_ND, labels_N, smoothing, weight)
     for rows in _rows(labels_N.shape[0], output.weight.shape[0]):
         arguments = (output, one_ND[rows], other_ND[rows], labels_N[rows], smoothing, weight)
         part = checkpoint(_agreeing_rows, *arguments, use_reentrant=False)
