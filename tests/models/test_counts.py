@@ -1,11 +1,13 @@
-"""How many parameters the paper's models have (Vaswani et al. 2017, table 3)."""
+"""How many parameters the papers' models have (Vaswani et al. 2017, table 3; Sutskever et al. 2014, §3.4)."""
 
 from typing import Any
 
 import pytest
 import torch
 
+from regard.models.cost import parameters
 from regard.models.outline import Outline
+from regard.models.recurrent.outline import Sutskever
 
 # The rows whose parameters the paper lists, in millions, and what they change of the base model.
 ROWS: dict[str, tuple[dict[str, Any], int]] = {
@@ -68,3 +70,15 @@ def test_the_number_of_heads_changes_no_count(heads: int) -> None:
     with torch.device("meta"):
         model = Outline(heads=heads, norm_first=False).seq2seq(STATED, STATED)
     assert sum(each.numel() for each in model.parameters()) == counted("base", STATED)
+
+
+def test_the_lstm_of_sutskever_has_the_384_million_parameters_its_paper_lists() -> None:
+    """§3.4: 384 million, of which 64 million in the recurrences, 32 in each; 160,000 source and 80,000 target words."""
+    with torch.device("meta"):
+        model = Sutskever().seq2seq(160_000, 80_000)
+    in_each = [
+        sum(each.numel() for name, each in side.named_parameters() if "recurrence" in name)
+        for side in (model.get_submodule("encoder"), model.get_submodule("decoder"))
+    ]
+    assert [round(each / 1e6) for each in in_each] == [32, 32]
+    assert round(parameters(model) / 1e6) == 384
