@@ -134,11 +134,15 @@ class Desk:
         self.clock.add_(1)
         self.position_R.add_(1)
 
-    def reorder(self, lines_B: Int[Tensor, " B"], parent_BW: Int[Tensor, "B W"]) -> None:
-        """Let the rows of these sentences go on from those parents."""
-        seen_BWK = self.seen_BWK.index_select(0, lines_B)
+    def reorder(self, lines_B: Int[Tensor, " B"] | None, parent_BW: Int[Tensor, "B W"]) -> None:
+        """Let the rows of these sentences, the first ones unless told, go on from those parents."""
+        many = parent_BW.shape[0]
+        seen_BWK = self.seen_BWK[:many] if lines_B is None else self.seen_BWK.index_select(0, lines_B)
         chosen_BWK = seen_BWK.gather(1, parent_BW[:, :, None].expand(-1, -1, seen_BWK.shape[2]))
-        self.seen_BWK.index_copy_(0, lines_B, chosen_BWK)
+        if lines_B is None:
+            self.seen_BWK[:many] = chosen_BWK
+        else:
+            self.seen_BWK.index_copy_(0, lines_B, chosen_BWK)
 
     def take_in(self, there: slice, other: "Desk", lines_B: Int[Tensor, " B"], span: tuple[int, int, int]) -> None:
         """Copy sentences of another desk to these places; `span` is their first and last step, and where the last goes.

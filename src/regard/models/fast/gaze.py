@@ -24,8 +24,10 @@ class Gaze:
     """For each query, head and place, the line of the table: its row times the heads plus the head."""
     begins: Int[Tensor, " queries"]
     """Where the places of each query and head begin among them, and at last their number."""
-    shade: Tensor
-    """What is added to each score, minus infinity where there is nothing, as a sparse matrix queries by lines."""
+    shade: Float[Tensor, " places"]
+    """What is added to each score, minus infinity where there is nothing."""
+    scores: Tensor
+    """A sparse matrix, queries by lines, in which the scores of one layer after the other are computed."""
 
     @classmethod
     def over(cls, rows_NK: Int[Tensor, "N K"], shade_NHK: Float[Tensor, "N #H K"], heads: int, lines: int) -> "Gaze":
@@ -39,8 +41,8 @@ class Gaze:
         flat = lines_NHK.flatten()
         shade = shade_NHK.expand(many, heads, places).flatten()
         shape = (many * heads, lines)
-        sparse = torch.sparse_csr_tensor(begins, flat, shade, shape, check_invariants=False)
-        return cls(flat, begins[:-1], sparse)
+        scores = torch.sparse_csr_tensor(begins, flat, torch.empty_like(shade), shape, check_invariants=False)
+        return cls(flat, begins[:-1], shade, scores)
 
     def mix(
         self,
@@ -50,8 +52,10 @@ class Gaze:
         scale: float,
     ) -> Float[Tensor, "N F"]:
         """softmax(scale · q·k + shade) · v for each query and head, the heads side by side."""
-        scores = torch.sparse.sampled_addmm(self.shade, q_NHE.reshape(-1, q_NHE.shape[2]), keys, alpha=scale)
-        weights = scores.values().view(self.begins.shape[0], -1).softmax(-1).flatten()
+        scores = self.scores.values().copy_(self.shade)
+        # Told to write where it reads, the kernel allocates nothing.
+        torch.sparse.sampled_addmm(self.scores, q_NHE.reshape(-1, q_NHE.shape[2]), keys, alpha=scale, out=self.scores)
+        weights = scores.view(self.begins.shape[0], -1).softmax(-1).flatten()
         mixed, *_ = torch._embedding_bag_forward_only(values, self.places, self.begins, False, 0, False, weights)
         return mixed.view(q_NHE.shape[0], -1)
 

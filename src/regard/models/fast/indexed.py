@@ -5,6 +5,8 @@ sentences that leave, exchange or drop such lists; sentences that join bring the
 write into the last column of the lists, and what lies before a row's beginning is shaded.
 """
 
+import weakref
+from collections import deque
 from collections.abc import Sequence
 
 import torch
@@ -130,13 +132,19 @@ class IndexedEngine:
         self.heads, self.sizes = first.own.heads, first.own.sizes
         self.cross_heads, self.cross_sizes = first.cross.heads, first.cross.sizes
         self.turns = first.own.turns
+        own, memory = (self.heads, self.sizes), (self.cross_heads, self.cross_sizes)
+        self.spare: dict[tuple[int, tuple[int, int]], deque[Pool]] = {own: deque(), memory: deque()}
         self.slopes_H = torch.tensor(model.decoder.sight.slopes, dtype=self.exact)
 
     @torch.inference_mode()
     def start(self, source: Ragged, beams: int = 1) -> Search:
         """Begin a search with `beams` rows for each source, those of one source in a line."""
         memory_ND = self._encode(source)
-        pool = Pool(len(self.decoder_layers), self.cross_heads, self.cross_sizes, self.exact)
+        rows = len(source) * beams
+        own, pool = (
+            self._pool(self.heads, self.sizes, rows * LINE),
+            self._pool(self.cross_heads, self.cross_sizes, source.tokens),
+        )
         where = pool.take(source.tokens)
         for layer in self.decoder_layers if source.tokens else ():
             layer.keep(memory_ND, pool, where)
@@ -145,10 +153,9 @@ class IndexedEngine:
         source_BS = torch.where(seen_BS, source.offsets[:-1, None].long() + place_S + where.start, 0)
         # Who has an empty source looks at row 0, which is zero.
         shade_BS = shaded(seen_BS | (source.lengths_B == 0)[:, None], self.exact)
-        rows = len(source) * beams
-        return Search(
+        state = Search(
             beams,
-            Pool(len(self.decoder_layers), self.heads, self.sizes, self.exact),
+            own,
             pool,
             source_BS,
             shade_BS,
@@ -156,6 +163,9 @@ class IndexedEngine:
             torch.full((rows, 2 * LINE), -torch.inf, dtype=self.exact),
             torch.zeros(rows, dtype=torch.int64),
         )
+        for each in (own, pool):
+            weakref.finalize(state, self.spare[each.heads, each.sizes].append, each)
+        return state
 
     @torch.inference_mode()
     def step(self, tokens_R: Int[Tensor, " R"], state: Search) -> tuple[Float[Tensor, "R V"], Search]:
@@ -193,6 +203,13 @@ class IndexedEngine:
         for other in others:
             absorb(first, other)
         return first
+
+    def _pool(self, heads: int, sizes: tuple[int, int], room: int) -> Pool:
+        """Empty tables, those of a search that is over where there are such: fresh memory is slow at first touch."""
+        spare = self.spare[heads, sizes]
+        pool = spare.pop() if spare else Pool(len(self.decoder_layers), heads, sizes, self.exact)
+        pool.clear(room + 1)
+        return pool
 
     def _encode(self, source: Ragged) -> Float[Tensor, "N D"]:
         """What the encoder leaves of each source."""

@@ -19,7 +19,13 @@ class Pool:
         """Rows in use, and rows there are. Row 0 is nobody's and all zero, for places where there is nothing."""
         self.keys = [torch.empty(0, heads * sizes[0], dtype=dtype) for _ in range(layers)]
         self.values = [torch.empty(0, heads * sizes[1], dtype=dtype) for _ in range(layers)]
-        self._grow(SMALLEST)
+        self.clear(SMALLEST)
+
+    def clear(self, room: int) -> None:
+        """Forget everything, and have room for so many rows."""
+        self.taken = 0
+        if room > self.room:
+            self._grow(room)
         for table in (*self.keys, *self.values):
             table[0] = 0
         self.taken = 1

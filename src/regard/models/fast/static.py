@@ -6,7 +6,6 @@ captured; what fills them is computed and ignored. On a CPU the same programs ru
 """
 
 import weakref
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +23,7 @@ from regard.models.fast.rectangle import Kind, StaticLayer
 from regard.nn.ragged import Ragged
 
 STEPS, PLACES = 64, 16  # steps and source places come in powers of two from these on
+IDLE = 8  # desks kept for searches to come, with all that was captured
 GLANCE = 8  # steps between two looks at whether everybody has ended: each look waits for the device
 
 
@@ -79,7 +79,8 @@ class StaticEngine:
         self.slopes_H = torch.tensor(model.decoder.sight.slopes, dtype=torch.float64, device=self.device)
         self.bias: dict[int, Tensor] = {}
         """What distance adds to the encoder's scores, by places."""
-        self.free: dict[Shape, list[Desk]] = defaultdict(list)
+        self.free: list[Desk] = []
+        """Desks whose searches are over, the longest idle first."""
 
     @torch.inference_mode()
     def start(self, source: Ragged, beams: int = 1) -> Going:
@@ -126,8 +127,7 @@ class StaticEngine:
             state.lines, state.starts = [state.lines[i] for i in stay], [state.starts[i] for i in stay]
             state.settle()
         if W > 1:
-            lines_B = torch.arange(len(state.lines), device=self.device) if state.lines_B is None else state.lines_B
-            state.desk.reorder(lines_B, (rows_R % W).view(-1, W))
+            state.desk.reorder(state.lines_B, (rows_R % W).view(-1, W))
         if 4 * len(state.lines) <= state.desk.shape.sentences:
             state = self._move([state])
         return state
@@ -218,13 +218,17 @@ class StaticEngine:
 
     def _sit(self, shape: Shape) -> Going:
         """An empty search on a desk of this shape, which is free again when the search is forgotten."""
-        free = self.free[shape]
-        desk = free.pop() if free else Desk(shape, self.sizes, self.dtype, self.device)
+        fitting = [desk for desk in self.free if desk.shape == shape]
+        if fitting:
+            self.free.remove(fitting[-1])
+        elif len(self.free) >= IDLE:
+            del self.free[0]
+        desk = fitting[-1] if fitting else Desk(shape, self.sizes, self.dtype, self.device)
         desk.seen_BWK.zero_()
         desk.clock.zero_()
         desk.position_R.zero_()
         state = Going(desk, [], [])
-        weakref.finalize(state, free.append, desk)
+        weakref.finalize(state, self.free.append, desk)
         return state
 
     def _prepare(self, shape: Shape) -> None:
