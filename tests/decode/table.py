@@ -41,14 +41,18 @@ class Table:
     def start(self, sentences: Sequence[int], beams: int) -> TableState:
         return TableState(tuple((self.seed, sentence) for sentence in sentences for _ in range(beams)))
 
+    def rows(self, histories: Sequence[tuple[int, ...]]) -> Tensor:
+        said = [numbers(history, self.vocabulary, self.sharpness) for history in histories]
+        return torch.tensor(said, dtype=torch.float64).log_softmax(1)
+
     def logprobs(self, history: tuple[int, ...]) -> Tensor:
-        return torch.tensor(numbers(history, self.vocabulary, self.sharpness), dtype=torch.float64).log_softmax(0)
+        return self.rows([history])[0]
 
     def step(self, tokens_R: Tensor, state: TableState) -> tuple[Tensor, TableState]:
         assert tokens_R.shape == (len(state.histories),)
         after = tuple((*past, token) for past, token in zip(state.histories, tokens_R.tolist(), strict=True))
         self.steps, self.asked = self.steps + 1, self.asked + len(after)
-        return torch.stack([self.logprobs(history) for history in after]), TableState(after)
+        return self.rows(after), TableState(after)
 
     def select(self, state: TableState, rows_R: Tensor) -> TableState:
         return TableState(tuple(state.histories[row] for row in rows_R.tolist()))

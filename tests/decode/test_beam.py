@@ -1,5 +1,6 @@
 """Beam search against the plainest search there is, and the laws it keeps."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -90,6 +91,7 @@ def test_a_search_stops_as_soon_as_nothing_can_still_win() -> None:
 
 
 @given(seeds, st.integers(1, 6))
+@settings(max_examples=25)
 def test_a_score_is_the_log_probability_of_its_tokens(seed: int, beam: int) -> None:
     table, options = Table(6, seed), replace(PLAIN, beam=beam, nbest=beam, length_penalty=0.0)
     for sentence, found in enumerate(run(table, options, [Wish()] * 3)):
@@ -100,6 +102,7 @@ def test_a_score_is_the_log_probability_of_its_tokens(seed: int, beam: int) -> N
 
 
 @given(seeds, st.integers(1, 5), penalties, stoppings, st.integers(1, 12))
+@settings(max_examples=25)
 def test_a_batch_finds_what_each_sentence_finds_alone_bit_for_bit(
     seed: int, beam: int, penalty: float, stopping: Literal["exact", "full"], sentences: int
 ) -> None:
@@ -111,7 +114,7 @@ def test_a_batch_finds_what_each_sentence_finds_alone_bit_for_bit(
 
 
 @given(seeds, everything_at_once(), st.integers(1, 4))
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_company_changes_nothing_whatever_was_asked_for(
     seed: int, asked: tuple[Options, list[Wish]], beam: int
 ) -> None:
@@ -122,6 +125,7 @@ def test_company_changes_nothing_whatever_was_asked_for(
 
 
 @given(seeds, st.integers(1, 8), stoppings)
+@settings(max_examples=25)
 def test_a_beam_of_one_is_greedy(seed: int, most: int, stopping: Literal["exact", "full"]) -> None:
     table, limits = Table(5, seed), Limits(most=most)
     options = replace(PLAIN, beam=1, stopping=stopping, limits=limits)
@@ -139,6 +143,7 @@ def test_a_beam_of_one_is_greedy(seed: int, most: int, stopping: Literal["exact"
 
 
 @given(seeds, st.integers(2, 5))
+@settings(max_examples=25)
 def test_with_full_stopping_a_sentence_is_done_when_as_many_ended_as_the_beam_is_wide(seed: int, beam: int) -> None:
     table = Table(4, seed, sharpness=0.5)
     options = replace(PLAIN, beam=beam, nbest=beam, stopping="full", limits=Limits(most=30))
@@ -169,8 +174,8 @@ def test_no_sentences_find_no_hypotheses() -> None:
 
 def test_numbers_that_are_none_are_refused() -> None:
     class Broken(Table):
-        def logprobs(self, history: tuple[int, ...]) -> torch.Tensor:
-            return torch.full((self.vocabulary,), torch.nan, dtype=torch.float64)
+        def rows(self, histories: Sequence[tuple[int, ...]]) -> torch.Tensor:
+            return torch.full((len(histories), self.vocabulary), torch.nan, dtype=torch.float64)
 
     with pytest.raises(ValueError, match="not numbers; look at the model's weights"):
         run(Broken(), PLAIN, [Wish()])

@@ -1,16 +1,21 @@
 """On a GPU a search finds the same, and between its looks waits for nothing."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from tests.decode.test_families import MODELS, PLAIN, SOURCES
 
-from regard.decode import Hypothesis, Options, Sampling, Search, Wish, search
+from regard.decode import Hypothesis, Limits, Options, Sampling, Search, Wish, search
 from regard.decode.greedy import GreedySearch
+from regard.models.seq2seq import Seq2Seq
 from regard.nn.ragged import Ragged
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode"),
+]
 
 WAYS = {
     "beam": PLAIN,
@@ -47,6 +52,40 @@ def test_phrases_are_found_on_a_gpu_too() -> None:
     wishes = [Wish(phrases=((5, 3), (2,))), Wish(), Wish(phrases=((4,),))]
     here, there = found(PLAIN, wishes, "cpu"), found(PLAIN, wishes, "cuda")
     assert [[each.tokens for each in nbest] for nbest in here] == [[each.tokens for each in nbest] for nbest in there]
+
+
+class Listing:
+    """A model that says the best few of a step."""
+
+    def __init__(self, model: Seq2Seq) -> None:
+        self.model = model
+
+    def step(self, tokens_R: torch.Tensor, state: Any) -> tuple[torch.Tensor, Any]:
+        return self.model.step(tokens_R, state)
+
+    def select(self, state: Any, rows_R: torch.Tensor) -> Any:
+        return self.model.select(state, rows_R)
+
+    def top(self, tokens_R: torch.Tensor, state: Any, k: int) -> tuple[torch.Tensor, torch.Tensor, Any]:
+        said_RV, state = self.model.step(tokens_R, state)
+        best_RK, token_RK = said_RV.topk(min(k, said_RV.shape[1]))
+        return best_RK, token_RK, state
+
+
+@pytest.mark.parametrize("name", ["beam", "greedy", "stops when full"])
+@pytest.mark.parametrize("banned", [(), (3,)])
+def test_decisions_on_the_best_few_are_the_same(name: str, banned: tuple[int, ...]) -> None:
+    options = replace(WAYS[name], banned=banned, limits=Limits(least=2, most=30))
+    wishes = [Wish(source=4), Wish(prefix=(4, 2)), Wish(source=3)] if name == "beam" else WISHES
+    here = found(options, wishes, "cpu")
+    model = MODELS["transformer"].to("cuda")
+    state = model.start(Ragged.from_list(SOURCES).to("cuda"), options.rows)
+    there = search(Listing(model), state, wishes, options, "cuda")
+    model.to("cpu")
+    assert [[each.tokens for each in nbest] for nbest in here] == [[each.tokens for each in nbest] for nbest in there]
+    assert [each.score for nbest in here for each in nbest] == pytest.approx(
+        [each.score for nbest in there for each in nbest]
+    )
 
 
 class Still:

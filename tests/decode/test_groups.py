@@ -56,6 +56,7 @@ def test_diversity_changes_which_hypotheses_are_found_and_never_what_they_are_wo
 
 
 @given(seeds, st.integers(2, 4), st.integers(1, 6))
+@settings(max_examples=20)
 def test_diverse_sentences_do_not_see_each_other(seed: int, groups: int, sentences: int) -> None:
     table = Table(5, seed)
     options = replace(PLAIN, beam=2 * groups, groups=groups, nbest=groups, diversity=1.0)

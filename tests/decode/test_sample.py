@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.decode.table import END, Table, forced, sequences
 from tests.decode.test_beam import PLAIN, run, seeds
@@ -95,6 +95,7 @@ def test_the_test_for_frequencies_sees_a_wrong_distribution() -> None:
 
 
 @given(st.lists(seeds, min_size=1, max_size=6), st.integers(1, 4))
+@settings(max_examples=20)
 def test_company_changes_no_sample(drawn_from: list[int], count: int) -> None:
     table = Table(5, 1)
     options = replace(PLAIN, sampling=Sampling(count=count, top_k=4))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.decode.table import Table, TableState
 from tests.decode.test_beam import PLAIN, penalties, run, seeds
@@ -29,6 +29,7 @@ WISHES = [Wish(), Wish(prefix=(4, 4)), Wish()]
 
 
 @given(seeds, st.integers(1, 4), penalties, st.sampled_from([(), (3,), (0, 4)]), st.integers(0, 2), st.booleans())
+@settings(max_examples=30)
 def test_the_best_few_are_enough_where_they_are_asked_for(
     seed: int, beam: int, penalty: float, banned: tuple[int, ...], least: int, plain: bool
 ) -> None:

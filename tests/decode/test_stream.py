@@ -70,7 +70,7 @@ KINDS = [
 
 
 @given(seeds, st.lists(any_wish(), min_size=1, max_size=12), st.sampled_from(KINDS), st.integers(1, 5), st.data())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_a_full_batch_finds_what_each_sentence_finds_alone_bit_for_bit(
     seed: int, wishes: list[Wish], kind: Options, room: int, data: st.DataObject
 ) -> None:

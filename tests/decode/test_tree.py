@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.decode.table import BEGIN, END, Table, scored
 from tests.decode.test_beam import PLAIN, STOPPINGS, run, seeds
@@ -29,6 +29,7 @@ def spelled(tree: Tree, number: int | None) -> tuple[int, ...]:
 
 
 @given(seeds, st.integers(1, 4), st.sampled_from(STOPPINGS), st.integers(1, 5))
+@settings(max_examples=30)
 def test_every_node_is_worth_what_its_tokens_say(
     seed: int, beam: int, stopping: Literal["exact", "full"], sentences: int
 ) -> None:
@@ -44,6 +45,7 @@ def test_every_node_is_worth_what_its_tokens_say(
 
 
 @given(seeds, st.integers(2, 4))
+@settings(max_examples=30)
 def test_fates_are_as_the_search_decides(seed: int, beam: int) -> None:
     table, options = Table(5, seed), replace(PLAIN, beam=beam, nbest=beam)
     (tree,) = grown(table, options, 1)

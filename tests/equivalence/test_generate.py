@@ -90,8 +90,8 @@ def found(seed: int, options: Options) -> list[list[Hypothesis]]:
 
 
 @pytest.mark.parametrize(("stopping", "early_stopping"), [("exact", "never"), ("full", True)])
-@pytest.mark.parametrize("penalty", [0.0, 0.7, 1.0, 2.0])
-@pytest.mark.parametrize(("seed", "most"), [(0, 3), (1, 6), (2, 9), (3, 12), (4, 20)])
+@pytest.mark.parametrize("penalty", [0.0, 0.7, 2.0])
+@pytest.mark.parametrize(("seed", "most"), [(0, 3), (1, 6), (2, 9), (4, 20)])
 def test_beams_and_scores_are_theirs(
     seed: int, most: int, penalty: float, stopping: Literal["exact", "full"], early_stopping: str | bool
 ) -> None:

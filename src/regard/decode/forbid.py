@@ -197,7 +197,6 @@ class Rules:
 
     def strike(self, logprob_RK: Float[Tensor, "R K"], token_RK: Int[Tensor, "R K"]) -> Float[Tensor, "R K"]:
         """Forbid in a list of tokens, in a step where that is enough."""
-        self.lengths.pass_by()
         return logprob_RK if self.banned is None else self.banned.strike(logprob_RK, token_RK)
 
     @property

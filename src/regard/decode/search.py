@@ -31,9 +31,17 @@ from regard.decode.stepper import Attender, Joiner, Shortlister, State, Stepper
 from regard.decode.tree import Forest, Tree
 from regard.decode.trellis import ROOT, Trellis
 
+Layer = tuple[Tensor, Tensor, Tensor]
+"""What a step adds to the trellis: the row each row goes on from, its token, and the token's log-probability."""
+
 
 class Search(Generic[State]):
     """Sentences on their way, side by side."""
+
+    rules: Rules
+    chooser: Chooser
+    first_B1: Tensor
+    """The first row of each beam."""
 
     def __init__(
         self,
@@ -85,16 +93,10 @@ class Search(Generic[State]):
         if not self.wishes:
             return
         self._move()
-        found = self._ask()
-        ended_BK = found.token_BK == self.options.end
-        # Only a CPU is asked whether anything ended: an answer from a device would have to be waited for.
-        if self.device.type != "cpu" or bool(ended_BK.any()):
-            self._take_out(found, ended_BK)
-            self._go_on(found, ended_BK)
-        else:
-            self._go_on(found, None)
-        if self.has_ended:
-            self._close()
+        enough = self._shortlist()
+        layer = self._decide(self._ask()) if enough is None else self._decide_on_list(enough)
+        self.trellis.push(*layer)
+        self.moves_R = None if self.chooser.independent else layer[0]
         self.steps += 1
 
     @torch.inference_mode()
@@ -118,19 +120,39 @@ class Search(Generic[State]):
 
     def _ask(self) -> Candidates:
         """Ask the stepper, and pick candidates from what it says and no rule forbids."""
-        live, rows = self.live, self.live.total_BW.shape[1]
-        token_R, spare = live.token_BW.flatten(), self.rules.spare
-        if self.shortlister is not None and spare is not None and isinstance(self.chooser, Best | Greedy):
-            reach = self.chooser.reach(rows) + spare
-            logprob_RK, token_RK, self.state = self.shortlister.top(token_R, self.state, reach)
-            found = self.chooser.among(self.rules.strike(logprob_RK, token_RK), token_RK, live)
-        else:
-            logprobs_RV, self.state = self.stepper.step(token_R, self.state)
-            self.rules(logprobs_RV, live)
-            found = self.chooser(logprobs_RV, live)
+        logprobs_RV, self.state = self.stepper.step(self.live.token_BW.flatten(), self.state)
         if self.options.coverage_penalty and isinstance(self.stepper, Attender):
-            live.looked(self.stepper.attention(self.state))
-        return found
+            self.live.looked(self.stepper.attention(self.state))
+        self.rules(logprobs_RV, self.live)
+        return self.chooser(logprobs_RV, self.live)
+
+    def _shortlist(self) -> int | None:
+        """How many of the best tokens of each row are enough for this step; None if all must be seen."""
+        spare = self.rules.spare
+        if self.shortlister is None or spare is None or not isinstance(self.chooser, Best | Greedy):
+            return None
+        return None if self.options.coverage_penalty else self.chooser.reach(self.live.total_BW.shape[1]) + spare
+
+    def _decide_on_list(self, reach: int) -> Layer:
+        """Ask for the best few tokens of each row, and decide among them."""
+        assert self.shortlister is not None, "there is somebody to ask"
+        logprob_RK, token_RK, self.state = self.shortlister.top(self.live.token_BW.flatten(), self.state, reach)
+        self.rules.lengths.pass_by()
+        assert isinstance(self.chooser, Best | Greedy), "only these need no more"
+        found = self.chooser.among(self.rules.strike(logprob_RK, token_RK), token_RK, self.live)
+        return self._decide(found)
+
+    def _decide(self, found: Candidates) -> Layer:
+        """Take out what ended, go on with the best of the others, and see who is done."""
+        ended_BK = found.token_BK == self.options.end
+        # Only a CPU is asked whether anything ended: an answer from a device would have to be waited for.
+        some_ended = self.device.type != "cpu" or bool(ended_BK.any())
+        if some_ended:
+            self._take_out(found, ended_BK)
+        added = self._go_on(found, ended_BK if some_ended else None)
+        if self.has_ended:
+            self._close()
+        return added
 
     def _take_out(self, found: Candidates, ended_BK: Bool[Tensor, "B K"]) -> None:
         """Rank what ended among the best that ended before. To count, it must be among the W first candidates."""
@@ -143,7 +165,7 @@ class Search(Generic[State]):
         live.ends(score_BW, found.total_BK, found.logprob_BK, layer_BW, row_BW)
         self.has_ended = True
 
-    def _go_on(self, found: Candidates, ended_BK: Bool[Tensor, "B K"] | None) -> None:
+    def _go_on(self, found: Candidates, ended_BK: Bool[Tensor, "B K"] | None) -> Layer:
         """Let the first W candidates that did not end be the live hypotheses."""
         live, rows = self.live, self.live.total_BW.shape[1]
         if self.forest is not None:
@@ -155,10 +177,8 @@ class Search(Generic[State]):
         total_BW = found.total_BK
         if ended_BK is not None:
             total_BW = total_BW.masked_fill(found.token_BK == self.options.end, -torch.inf)
-        row_R = (found.parent_BK + self.first_B1).flatten()
-        self.trellis.push(row_R, found.token_BK.flatten(), found.logprob_BK.flatten())
-        self.moves_R = None if self.chooser.independent else row_R
         live.goes_on(found.parent_BK, found.token_BK, total_BW)
+        return (found.parent_BK + self.first_B1).flatten(), found.token_BK.flatten(), found.logprob_BK.flatten()
 
     def _close(self) -> None:
         """A beam is done when none of its live hypotheses can still become one of the best, or none lives."""
