@@ -37,18 +37,26 @@ def agree(one: Path, other: Path) -> None:
 def test_two_processes_are_one_and_read_what_the_other_wrote(
     double: None, tiny: Make, trained: Train, tmp_path: Path
 ) -> None:
-    """Two processes with a batch each a step, and one with two batches a step, learn from the same batches."""
+    """Two processes with a batch each a step, and one with two batches a step, learn from the same batches.
+
+    One of the two is killed on the way, and both are started again.
+    """
     recipe, step_of_two = tiny("model.dropout=0.0"), tiny("model.dropout=0.0", "train.accumulate=2")
     trained(step_of_two, tmp_path / "reference")
     short = step_of_two.model_copy(update={"train": step_of_two.train.model_copy(update={"steps": 4})})
     trained(short, tmp_path / "alone")
     (tmp_path / "tiny.toml").write_text(dump(recipe), encoding="utf-8")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "1"]
     script = [str(Path(__file__).with_name("together.py")), str(tmp_path / "tiny.toml"), str(tmp_path)]
     said = subprocess.run(
-        [*launch, *script], capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        [*launch, "--nproc-per-node", "2", *script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert said.returncode == 0, said.stderr
+    assert "one of the 2 processes is gone" in said.stderr
     agree(tmp_path / "reference", tmp_path / "whole")
     # One process goes on from what two had begun, in halves; two have gone on from what one had begun.
     trained(step_of_two, tmp_path / "sharded")

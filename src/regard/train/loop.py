@@ -59,6 +59,10 @@ def train(recipe: Recipe, run: Path, device: str = "auto", watch: Watch | None =
             raise ValueError(_not_a_number(job, str(error))) from error
         except torch.OutOfMemoryError as error:
             raise ValueError(_too_large(job, standing)) from error
+        except RuntimeError as error:
+            if not workers.lost(error):
+                raise
+            raise ValueError(_left_alone(job)) from error
         yield finish(job, standing, reason)
 
 
@@ -186,6 +190,14 @@ def _too_large(job: Job, standing: Standing) -> str:
         f"the device's memory does not hold a batch of {standing.budget} tokens. {_last_good(job)} Give the same "
         f"command with train.tokens={standing.budget // 2} train.accumulate={2 * settings.accumulate}, "
         "which learns the same from smaller batches"
+    )
+
+
+def _left_alone(job: Job) -> str:
+    """What became of a run that lost one of its processes."""
+    return (
+        f"one of the {job.workers.count} processes is gone; look for its own last words. {_last_good(job)} The same "
+        "command goes on from there; torchrun --max-restarts 3 gives it by itself"
     )
 
 

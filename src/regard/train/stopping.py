@@ -1,5 +1,6 @@
 """How a run is kept to one training at a time, and how it is stopped without losing anything."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -19,9 +20,9 @@ class Stop:
         """Nobody has."""
         self.asked = False
 
-    def ask(self, _number: int, _frame: FrameType | None) -> None:
-        """What a signal does; a second Ctrl-C does not wait."""
-        if self.asked and _number == signal.SIGINT:
+    def ask(self, number: int, _frame: FrameType | None) -> None:
+        """What a signal does; a second Ctrl-C does not wait, unless torchrun is what repeats it to its processes."""
+        if self.asked and number == signal.SIGINT and "TORCHELASTIC_RUN_ID" not in os.environ:
             raise KeyboardInterrupt
         self.asked = True
 

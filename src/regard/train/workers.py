@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import distributed_c10d
+from torch.distributed.rendezvous import rendezvous
 
 from regard.bundle import find_device
 
@@ -76,6 +78,11 @@ class Workers:
             everything[rank :: self.count] = part
         return everything
 
+    def lost(self, error: RuntimeError) -> bool:
+        """Whether an error says that another process is gone."""
+        words = ("gloo", "nccl", "connection reset", "connection closed")
+        return self.count > 1 and any(word in str(error).lower() for word in words)
+
     def wait(self) -> None:
         """Until everybody is here."""
         if self.count > 1:
@@ -99,9 +106,20 @@ def joined(device: str = "auto") -> Iterator[Workers]:
         torch.cuda.set_device(place)
     ours = not dist.is_initialized()  # who has already brought the processes together will part them too
     if ours:
-        dist.init_process_group("cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo")
+        _meet("cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo")
     try:
         yield Workers(place, dist.get_rank(), dist.get_world_size())
     finally:
         if ours:
             dist.destroy_process_group()
+
+
+def _meet(backend: str) -> None:
+    """Find the others through torchrun's store, under a name of this attempt's own.
+
+    After a restart torchrun hands out the same store again, in which the addresses of dead processes still stand.
+    """
+    store, rank, count = next(iter(rendezvous("env://")))
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    own = distributed_c10d.PrefixStore(f"regard/{attempt}", store)
+    dist.init_process_group(backend, store=own, rank=rank, world_size=count)
