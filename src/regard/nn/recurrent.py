@@ -15,10 +15,12 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence
 
-from regard.nn.attention.buckets import Grouping
+from regard.nn.attention.buckets import Grouping, by_length
 from regard.nn.dropout import Dropout
 from regard.nn.ragged import Layout
 from regard.nn.tap import Tap, joining, taps
+
+RECTANGLES = 4  # more save little padding and make each product smaller
 
 Hidden = tuple[Tensor, ...]
 """Where a recurrence stands, a row for each sequence: h_LBD, and for an LSTM its cells c_LBD too."""
@@ -146,6 +148,25 @@ class Recurrence(nn.Module):
         # A sequence of no token has not moved.
         last = tuple(one.index_copy(1, packing.rows_B, to) for one, to in zip(start, _as(start, ends), strict=True))
         return self.states(packing.collect(read.data)), last
+
+    def states_at(self, x_ND: Float[Tensor, "N D"], layout: Layout, start: Hidden) -> Float[Tensor, "N D2"]:
+        """The same where nobody asks for the end, one direction only.
+
+        oneDNN has a fused LSTM for rectangles, which says no ends but of whole rows: nearly twice as fast on a CPU.
+        """
+        if x_ND.device.type != "cpu" or self.parts != 2 or any(tap.watched for tap in taps(self.gates).values()):
+            states_ND: Tensor = self(x_ND, layout, start)[0]
+            return states_ND
+        grouping, members = by_length(layout, RECTANGLES)
+        read = []
+        for rectangle, rows in zip(grouping.spread(x_ND), members, strict=True):
+            h, c = (each.index_select(1, torch.from_numpy(rows)) for each in start)
+            if rectangle.shape[1] == 0:
+                read.append(rectangle.new_zeros(*rectangle.shape[:2], self.width))
+            else:
+                read.append(self.cells(rectangle.transpose(0, 1), (h, c))[0].transpose(0, 1))
+        collected_ND: Tensor = self.states(grouping.collect(read))
+        return collected_ND
 
     def step(self, x_RD: Float[Tensor, "R D"], hidden: Hidden) -> tuple[Float[Tensor, "R D2"], Hidden]:
         """The last layer's state at one new token a row, and where the rows stand then; one direction only."""

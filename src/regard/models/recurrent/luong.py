@@ -51,7 +51,7 @@ class LuongDecoder(nn.Module):
         x_ND = self.embedding(tokens)
         if self.feeding:
             return walk(self._move, x_ND, tokens.layout, self.start(len(tokens), memory), self)
-        h_ND, _ = self.recurrence(x_ND, tokens.layout, memory.last)
+        h_ND = self.recurrence.states_at(x_ND, tokens.layout, memory.last)
         there = plan(Sight(), tokens.layout, memory.layout)
         vector_ND: Tensor = self.top(h_ND, self.top.cross(h_ND, memory.states_ND, memory.states_ND, there))
         return vector_ND

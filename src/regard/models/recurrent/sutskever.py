@@ -24,8 +24,7 @@ class SutskeverDecoder(nn.Module):
 
     def forward(self, tokens: Ragged, memory: Memory) -> Float[Tensor, "N D"]:
         """The state at every target token, by one recurrence over the whole target."""
-        read_ND, _ = self.recurrence(self.embedding(tokens), tokens.layout, memory.last)
-        states_ND: Tensor = self.drop(read_ND)
+        states_ND: Tensor = self.drop(self.recurrence.states_at(self.embedding(tokens), tokens.layout, memory.last))
         return states_ND
 
     def start(self, rows: int, memory: Memory) -> RecurrentState:

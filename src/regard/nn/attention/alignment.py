@@ -38,6 +38,7 @@ class Focus(nn.Module):
     ) -> tuple[Bool[Tensor, "B H Q K"], Float[Tensor, "B H Q K"]]:
         """Which of so many keys each query sees, and what their weights are multiplied by."""
         share = torch.sigmoid(self.outer(torch.tanh(self.inner(q_BHQE))))
+        share = share.to(torch.promote_types(share.dtype, torch.float32))  # half precision cannot count to 1000
         place = self.place(lengths_B.to(share.dtype)[:, None, None, None] * share)
         away_BHQK = torch.arange(keys, device=place.device, dtype=place.dtype) - place
         bell_BHQK = torch.exp(-2 * (away_BHQK / self.reach) ** 2)  # (s - p)² / 2σ² with σ = D / 2
@@ -59,7 +60,8 @@ class Alignment(nn.Module):
         self, q_ND: Float[Tensor, "N D"], k_ND: Float[Tensor, "N2 D2"], v_ND: Float[Tensor, "N2 D3"], plan: Plan
     ) -> Float[Tensor, "N D3"]:
         """The context of every query of a ragged batch at once."""
-        q_NHE, k_NHE, v_NHE = q_ND[:, None], k_ND[:, None], v_ND[:, None]
+        # Half-precision kernels take one number format, and sums with embeddings come in another.
+        q_NHE, k_NHE, v_NHE = q_ND[:, None].to(k_ND.dtype), k_ND[:, None], v_ND[:, None].to(k_ND.dtype)
         if self.focus is None:
             inside = Inside(self.score, self.scores, self.mask, self.weights, self.drop)
             context_NHE = attend(q_NHE, k_NHE, v_NHE, plan, inside)

@@ -64,6 +64,13 @@ def group(queries: Layout, keys: Layout) -> tuple[Grouping, Grouping, tuple[NDAr
     return _lay(queries, query_lengths, cells), _lay(keys, key_lengths, cells), tuple(cells)
 
 
+def by_length(layout: Layout, parts: int) -> tuple[Grouping, tuple[NDArray[np.int64], ...]]:
+    """So many cells of about as many sequences, sorted by length, and the sequences of each; reads on the host."""
+    lengths = layout.lengths_B.numpy().astype(np.int64)
+    cells = np.array_split(np.argsort(lengths, kind="stable"), min(parts, lengths.size))
+    return _lay(layout, lengths, cells), tuple(cells)
+
+
 def _lay(layout: Layout, lengths: NDArray[np.int64], cells: list[NDArray[np.int64]]) -> Grouping:
     """Give each token of one side its place."""
     starts = layout.offsets.numpy()[:-1].astype(np.int64)
