@@ -48,6 +48,7 @@ def test_the_commands_of_a_document_run(name: str, desk: Path) -> None:
         "docs/phrasebook.md",
         "docs/scores.md",
         "docs/search.md",
+        "docs/speed.md",
         "docs/text.md",
     ],
 )
