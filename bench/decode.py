@@ -405,6 +405,18 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def take_turns(
+    contenders: list[Contender], number: int, asked: argparse.Namespace, batches: list[Batch], singles: list[Batch]
+) -> None:
+    """One round; the first, number 0, only warms up."""
+    few = number == 0 and asked.device == "cpu"
+    for beam in map(int, asked.beams.split(",")):
+        for each in contenders:
+            print(f"\rround {number} of {asked.rounds}, beam {beam}: {each.name:<16}", end="", file=sys.stderr)
+            each.work(f"beam {beam}" if number else "", batches[:2] if few else batches, beam, alone=False)
+            each.work(f"latency {beam}" if number else "", singles[:2] if few else singles, beam, alone=True)
+
+
 def main() -> None:
     """Everybody in turns, round after round, and a table."""
     asked = parse()
@@ -415,13 +427,11 @@ def main() -> None:
     names = (asked.only or (CPU if asked.device == "cpu" else CUDA)).split(",")
     contenders = [Contender(name, setting) for name in names]
     beams = [int(beam) for beam in asked.beams.split(",")]
-    for number in range(asked.rounds + 1):
-        for beam in beams:
-            for each in contenders:
-                print(f"\rround {number} of {asked.rounds}, beam {beam}: {each.name:<16}", end="", file=sys.stderr)
-                few = number == 0 and asked.device == "cpu"
-                each.work(f"beam {beam}" if number else "", batches[:2] if few else batches, beam, alone=False)
-                each.work(f"latency {beam}" if number else "", singles[:2] if few else singles, beam, alone=True)
+    try:
+        for number in range(asked.rounds + 1):
+            take_turns(contenders, number, asked, batches, singles)
+    except KeyboardInterrupt:
+        print("\nstopped; what whole rounds found:", file=sys.stderr)
     print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
     found = {each.name: each.result(len(every)) for each in contenders}
     for each in contenders:
@@ -439,8 +449,10 @@ def table(found: dict[str, Any], beams: list[int], facts: dict[str, Any]) -> str
     lines = [head + "|   GB"]
     for name, each in found.items():
         line = f"{name:<16}"
-        for beam in beams if "failure" not in each else ():
-            rate, wait = each[f"beam {beam}"], each[f"latency {beam}"]
+        for beam in beams:
+            rate, wait = each.get(f"beam {beam}"), each.get(f"latency {beam}")
+            if rate is None or wait is None:
+                continue
             line += f"| {rate['sentences_per_second']:14.1f} {rate['tokens_per_second']:7.0f} "
             line += f"{rate['sentences_per_processor_second']:7.1f} {wait['p50_ms']:7.1f} {wait['p95_ms']:7.1f} "
         lines.append(line + (f"| {each['memory_gb']:4.2f}" if "failure" not in each else each["failure"]))
