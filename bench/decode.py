@@ -345,7 +345,7 @@ class Contender:
         for task, rounds in self.rounds.items():
             if task.startswith("latency"):
                 every = sorted(1e3 * each for seconds, _, _ in rounds for each in seconds)
-                found[task] = {"p50_ms": statistics.median(every), "p95_ms": every[int(0.95 * (len(every) - 1))]}
+                found[task] = {"p50_ms": statistics.median(every), "p95_ms": every[round(0.95 * (len(every) - 1))]}
             else:
                 seconds, _, tokens = min(rounds, key=lambda one: one[0][0])
                 found[task] = {
