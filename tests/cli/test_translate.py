@@ -39,7 +39,7 @@ def test_a_line_is_answered_before_the_next_one_comes_and_an_interrupt_ends_clea
         process.stdin.flush()
         assert process.stdout.readline().decode() == target + "\n"
     process.send_signal(signal.SIGINT)
-    _, complaint = process.communicate(timeout=60)
+    _, complaint = process.communicate(timeout=600)
     assert (process.returncode, b"Traceback" in complaint) == (130, False)
 
 
@@ -50,7 +50,7 @@ def test_a_reader_that_leaves_ends_it_quietly(memorised: Path, tmp_path: Path) -
     assert process.stdout.readline() == b"\n"
     process.stdout.close()
     process.stdout = None
-    _, complaint = process.communicate(timeout=60)
+    _, complaint = process.communicate(timeout=600)
     assert complaint == b""
 
 
@@ -58,7 +58,7 @@ def test_no_line_is_lost_whatever_is_in_it(memorised: Path) -> None:
     source, target = KNOWN[0]
     hostile = [b"", source.encode(), b"\xff\xfe broken", b"   ", b"a\rb", b"\x00", "a b\x85c".encode(), source.encode()]
     process = start(memorised, "--quiet")
-    said, complaint = process.communicate(b"\n".join(hostile), timeout=60)
+    said, complaint = process.communicate(b"\n".join(hostile), timeout=600)
     lines = said.decode().split("\n")
     assert len(lines) == len(hostile) + 1
     assert [lines[at] for at in (0, 1, 3, 7)] == ["", target, "", target]

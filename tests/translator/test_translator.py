@@ -36,7 +36,7 @@ def same(one: Translation, other: Translation) -> bool:
 def test_a_list_is_translated_as_each_line_alone(
     translator: Translator, lines: list[str], told: dict[str, object]
 ) -> None:
-    told["max_length"] = 15
+    told["max_length"], lines = 10, lines[1:4]
     together = translator(lines, tokens=200, **told)
     assert [each.source for each in together] == lines
     for line, found in zip(lines, together, strict=True):
@@ -55,7 +55,7 @@ def test_a_generator_gives_a_generator_that_reads_no_further_than_a_window(
             read += 1
             yield line
 
-    found = translator(coming())
+    found = translator(coming(), beam=1, max_length=5)
     assert (read, next(found).source, read) == (0, lines[0], 3)
     assert [each.source for each in found] == lines[1:]
 
@@ -76,7 +76,7 @@ def test_empty_lines_stay_empty(translator: Translator) -> None:
 
 def test_a_score_is_the_log_probability_of_the_given_translation(translator: Translator, lines: list[str]) -> None:
     for alpha in (0.0, 0.6):
-        for found in translator(lines[:4], nbest=3, length_penalty=alpha):
+        for found in translator(lines[:2], nbest=3, length_penalty=alpha):
             for each in found.nbest:
                 assert each.logprob == pytest.approx(math.fsum(each.token_logprobs))
                 length = len(each.token_logprobs)
@@ -87,7 +87,7 @@ def test_a_score_is_the_log_probability_of_the_given_translation(translator: Tra
 def test_given_the_translation_the_model_finds_it_as_probable_as_the_search_did(
     translator: Translator, pairs: list[tuple[str, str]]
 ) -> None:
-    found = translator([source for source, _ in pairs])
+    found = translator([source for source, _ in pairs], beam=2)
     known = [each for each, (_, target) in zip(found, pairs, strict=True) if each.text == target]
     assert len(known) >= len(pairs) - 2
     for one, given in zip(known, weigh(translator, [(each.source, each.text) for each in known], True), strict=True):
@@ -101,7 +101,7 @@ def test_a_long_line_is_translated_in_parts_with_a_warning(
     translator: Translator, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = "the dog sees the street. the cat sees the dog. " * 6
-    found = translator(["a cat", line])[1]
+    found = translator(["a cat", line], beam=1, max_length=12)[1]
     assert "line 2 has more than the 40 tokens" in caplog.text
     assert found.text
     assert found.alignment is not None
@@ -115,7 +115,7 @@ def test_parts_of_a_line_are_what_they_are_alone(translator: Translator) -> None
     first, second = "the dog sees the street and the old cat sees the dog.", "I love you and the other cat very much."
     room = len(translator.tokenizers.source.encode(first))
     short = Translator(translator.model, translator.tokenizers, longest=room)
-    whole, one, other = short([f"{first} {second}", first, second], beam=2)
+    whole, one, other = short([f"{first} {second}", first, second], beam=2, max_length=15)
     assert whole.text == f"{one.text} {other.text}"
     assert whole.logprob == pytest.approx(one.logprob + other.logprob)
     moved = {(a + len(first.split()), b + len(one.text.split())) for a, b in other.alignment or ()}
@@ -157,33 +157,33 @@ class Falling:
 def test_a_crash_on_one_line_never_loses_the_others(
     bundle: Bundle, translator: Translator, lines: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    poisoned = [*lines[:5], "the dog zzz", *lines[5:]]
+    poisoned = [*lines[:2], "the dog zzz", *lines[2:]]
     token = bundle.tokenizers.source.encode("zzz")[-1]
     assert all(token not in bundle.tokenizers.source.encode(line) for line in lines)
     engine = Falling(bundle.model, token)
     frail = Translator(bundle.model, bundle.tokenizers, bundle.recipe.decode, engine=engine)  # type: ignore[arg-type]
-    found = frail(poisoned, beam=1)
-    assert [each.fault for each in found] == [""] * 5 + ["it fell over"] + [""] * (len(lines) - 5)
-    assert "line 6 could not be translated: it fell over" in caplog.text
-    for line, each in zip(lines, found[:5] + found[6:], strict=True):
-        assert same(each, translator(line, beam=1))
+    found = frail(poisoned, beam=1, max_length=15)
+    assert [each.fault for each in found] == [""] * 2 + ["it fell over"] + [""] * (len(lines) - 2)
+    assert "line 3 could not be translated: it fell over" in caplog.text
+    for line, each in zip(lines, found[:2] + found[3:], strict=True):
+        assert same(each, translator(line, beam=1, max_length=15))
     with pytest.raises(ValueError, match="it fell over"):
         frail("the dog zzz")
 
 
 def test_what_is_asked_for_is_there(translator: Translator, lines: list[str]) -> None:
-    for found in translator(lines[:4], constraints=["eine Katze", "Hund"], beam=8):
+    for found in translator(lines[1:4], constraints=["eine Katze", "Hund"], beam=8, max_length=20):
         assert "eine Katze" in found.text
         assert "Hund" in found.text
-    for found in translator(lines[:4], prefix="Der Hund sieht"):
+    for found in translator(lines[1:4], prefix="Der Hund sieht", max_length=15):
         assert found.text.startswith("Der Hund sieht")
 
 
 def test_what_is_to_be_avoided_is_not_there_however_it_is_cut(translator: Translator, lines: list[str]) -> None:
-    plain = translator(lines, alignments=False)
+    plain = translator(lines, alignments=False, max_length=15)
     words = sorted({word for found in plain for word in found.text.split() if word.isalpha()})
     assert words
-    for found in translator(lines, avoid=words, alignments=False, nbest=2):
+    for found in translator(lines, avoid=words, alignments=False, nbest=2, max_length=15):
         for each in found.nbest:
             assert not set(words) & set(each.text.split())
 
@@ -219,8 +219,7 @@ def test_the_choice_by_risk_is_the_sample_most_like_all_samples(translator: Tran
 
 def test_an_ensemble_of_a_model_with_itself_is_that_model(translator: Translator, lines: list[str]) -> None:
     twins = translator.joined_by([translator])
-    for one, other in zip(twins(lines[:3]), translator(lines[:3]), strict=True):
-        assert same(one, other)
+    assert same(twins(lines[0]), translator(lines[0]))
 
 
 def test_runs_of_different_vocabularies_make_no_ensemble(translator: Translator, bundle: Bundle) -> None:
