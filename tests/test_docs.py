@@ -32,7 +32,9 @@ def run(command: list[str], desk: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=desk, capture_output=True, text=True, check=False, env=environment)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/families.md", "docs/recipes.md", "docs/scores.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/families.md", "docs/recipes.md", "docs/scores.md", "docs/training.md"]
+)
 def test_the_commands_of_a_document_run(name: str, desk: Path) -> None:
     script = "set -eu\n" + "\n".join(body for body in blocks(name, "sh") if "make demo" not in body)
     said = run(["bash", "-c", script], desk)
@@ -50,6 +52,7 @@ def test_the_commands_of_a_document_run(name: str, desk: Path) -> None:
         "docs/search.md",
         "docs/speed.md",
         "docs/text.md",
+        "docs/training.md",
     ],
 )
 def test_the_python_of_a_document_runs(name: str, desk: Path) -> None:
