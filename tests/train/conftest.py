@@ -65,11 +65,20 @@ def shared_cache(cache: str, monkeypatch: pytest.MonkeyPatch, own_cache: None) -
 @pytest.fixture(scope="session")
 def once(cache: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nothing interrupted, made once; not to be changed."""
-    run = tmp_path_factory.mktemp("once") / "run"
+    return _trained(cache, tmp_path_factory.mktemp("once"), "train.steps=6")
+
+
+@pytest.fixture(scope="session")
+def begun(cache: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run after four of its six steps; not to be changed."""
+    return _trained(cache, tmp_path_factory.mktemp("begun"), "train.steps=4")
+
+
+def _trained(cache: str, folder: Path, told: str) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", cache)
-        list(train(parse(TINY, name="tiny"), run, "cpu"))
-    return run
+        list(train(parse(TINY, [told], name="tiny"), folder / "run", "cpu"))
+    return folder / "run"
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:

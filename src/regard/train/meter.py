@@ -53,7 +53,7 @@ class Meter:
     def read(self, standing: Standing, rate: float, stop: bool, late: bool) -> Reading:
         """Sum up over all processes; refuse to go on with numbers that are none."""
         sums = torch.cat([self.loss.reshape(1), self.loss.new_tensor([self.tokens, stop, late])])
-        loss, tokens, stops, lates = self.workers.total(sums).tolist()
+        loss, tokens, stops, late_ones = self.workers.total(sums).tolist()
         norm = float(self.norm)
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise FloatingPointError(f"between steps {self.before} and {standing.step}")
@@ -79,7 +79,7 @@ class Meter:
             seconds=standing.seconds,
             remaining=max(self.steps - standing.step, 0) * each,
         )
-        return Reading(progress, stops > 0, lates > 0)
+        return Reading(progress, stops > 0, late_ones > 0)
 
     def _clear(self, step: int) -> None:
         """Begin to sum anew."""
