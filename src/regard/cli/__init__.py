@@ -11,7 +11,20 @@ from importlib.metadata import version
 
 import typer
 
-from regard.cli import align, demo, evaluate, perplexity, phrasebook, prepare, recipe, score, tokens, train, translate
+from regard.cli import (
+    align,
+    demo,
+    evaluate,
+    perplexity,
+    phrasebook,
+    prepare,
+    recipe,
+    score,
+    serve,
+    tokens,
+    train,
+    translate,
+)
 
 app = typer.Typer(
     name="regard",
@@ -29,6 +42,7 @@ app = typer.Typer(
     regard align runs/phrasebook --source in.txt --target out.txt
     regard perplexity runs/phrasebook --source in.txt --target out.txt
     regard score --hypothesis out.de --reference test.de
+    regard serve runs/phrasebook                 translations over HTTP
     """,
     no_args_is_help=True,
     add_completion=False,
@@ -62,6 +76,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("align")(align.align)
 app.command("perplexity")(perplexity.perplexity)
 app.command("score")(score.score)
+app.command("serve")(serve.serve)
 app.add_typer(recipe.app, name="recipe")
 
 

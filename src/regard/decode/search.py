@@ -11,7 +11,7 @@ the others, and see which beams are done. Beside the stepper's own work that is 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Generic
 
 import torch
@@ -117,6 +117,26 @@ class Search(Generic[State]):
         left = self._hypotheses([i for i, is_done in enumerate(done) if is_done or last])
         self._keep([i for i, is_done in enumerate(done) if not is_done and not last])
         return left
+
+    @torch.inference_mode()
+    def drop(self, numbers: Collection[int]) -> None:
+        """Search no longer for the sentences of these numbers."""
+        kept = [i for i, number in enumerate(self.numbers) if number not in numbers]
+        if len(kept) < len(self.numbers):
+            self._keep(kept)
+
+    def settled(self, number: int) -> tuple[int, ...]:
+        """The tokens that every hypothesis of a sentence, live or ended, begins with: they are final."""
+        live, place = self.live, self.numbers.index(number)
+        begin, end = place * self.options.groups, (place + 1) * self.options.groups
+        rows = (self.first_B1 + torch.arange(live.total_BW.shape[1], device=self.device))[begin:end]
+        alive = rows[live.total_BW[begin:end] > -torch.inf].tolist()
+        ended = live.score_BN[begin:end] > -torch.inf
+        places = zip(live.layer_BN[begin:end][ended].tolist(), live.row_BN[begin:end][ended].tolist(), strict=True)
+        told = [self.trellis.trace(*place)[0] for place in (*((self.trellis.last, row) for row in alive), *places)]
+        least, most = min(told, default=()), max(told, default=())
+        alike = (at for at, (one, other) in enumerate(zip(least, most, strict=False)) if one != other)
+        return least[: next(alike, len(least))]
 
     def _ask(self) -> Candidates:
         """Ask the stepper, and pick candidates from what it says and no rule forbids."""

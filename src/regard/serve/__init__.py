@@ -1,0 +1,15 @@
+"""An HTTP API over trained models: each is loaded once, and requests of different clients are searched together.
+
+    settings  what a server may be told
+    wire      what goes over it: the shapes of requests, and how bytes become one
+    answers   the shapes of answers, and how what was found becomes one
+    gate      who may pass, how much a request may be, and what is counted of it
+    queue     requests waiting for a model, and who takes them
+    searching lines of many clients in one search
+    worker    a thread that takes lines from a queue and goes step by step with all of them
+    waiting   from the event loop to the workers and back
+    app       the routes
+    server    the socket, the signals, and how it ends
+
+A request names models and text, and nothing else: no path, no address and no code can be reached from one.
+"""

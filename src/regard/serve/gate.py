@@ -1,0 +1,90 @@
+"""What every request passes first: who asks is known by a token, what is sent has an end, and all is counted."""
+
+import hmac
+import json
+from asyncio import timeout
+from collections.abc import Container
+from time import perf_counter
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from regard.serve.meter import Meter
+from regard.serve.settings import Limits
+
+OPEN = ("/health", "/docs", "/openapi.json")
+"""What may be asked without a token: whether the server lives, and how to talk to it."""
+CLOSE = {"Connection": "close"}
+"""For an answer before the request was read: what is still to come of it is not waited for."""
+
+
+class Gate:
+    """Wraps the application."""
+
+    def __init__(self, app: ASGIApp, meter: Meter, token: str, routes: Container[str]) -> None:
+        """Without a token anybody may pass."""
+        self.app, self.meter, self.routes = app, meter, routes
+        self._token = token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request pass, or answer it here."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begin, status = perf_counter(), 500
+        # Paths nobody serves are counted as one, or a client could make us count without end.
+        route = scope["path"] if scope["path"] in self.routes else "other"
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            if self._may_pass(scope):
+                await self.app(scope, receive, counted)
+            else:
+                await _refuse(counted)
+        finally:
+            self.meter.requests.labels(route, str(status)).inc()
+            self.meter.seconds.labels(route).observe(perf_counter() - begin)
+
+    def _may_pass(self, scope: Scope) -> bool:
+        """Whether a request shows the token, compared in a time that tells nothing of it."""
+        if not self._token or scope["path"] in OPEN:
+            return True
+        shown = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        kind, _, word = shown.partition(b" ")
+        return hmac.compare_digest(word.strip(), self._token) and kind.lower() == b"bearer"
+
+
+async def _refuse(send: Send) -> None:
+    """The answer to who shows no token."""
+    body = json.dumps({"error": "this server asks for a token: send it as 'Authorization: Bearer TOKEN'"}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"www-authenticate", b"Bearer"),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def body_of(request: Request, limits: Limits) -> bytes:
+    """The body of a request, which has an end, in bytes and in time."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        # A page elsewhere can make a browser send plain text here, but not JSON without asking us first.
+        raise HTTPException(415, "send JSON, with 'Content-Type: application/json'", CLOSE)
+    found = bytearray()
+    try:
+        async with timeout(limits.patience):
+            async for chunk in request.stream():
+                found += chunk
+                if len(found) > limits.body:
+                    raise HTTPException(413, f"a request has at most {limits.body} bytes; send it in parts", CLOSE)
+    except TimeoutError:
+        raise HTTPException(408, f"the body did not arrive within {limits.patience:g} s", CLOSE) from None
+    return bytes(found)
