@@ -59,7 +59,8 @@ def test_a_loaded_model_gives_the_same_logits_bit_for_bit(tmp_path: Path, tied: 
 def test_a_tied_tensor_is_written_once_and_is_still_tied_when_read(tmp_path: Path) -> None:
     live = saved(tmp_path)
     with safe_open(tmp_path / "model.safetensors", "pt") as file:
-        written = sum(file.get_tensor(name).numel() for name in file.keys())  # noqa: SIM118
+        names = file.keys()
+        written = sum(file.get_tensor(name).numel() for name in names)
     assert written == sum(parameter.numel() for parameter in live.parameters())
     model = load_bundle(tmp_path).model
     assert model.encoder.embedding.weight is model.decoder.embedding.weight is model.output.weight

@@ -53,7 +53,8 @@ def load_weights(model: nn.Module, path: Path) -> None:
     wanted = _distinct(model)
     try:
         with safe_open(path, "pt") as file:
-            _check(path, wanted, {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()})  # noqa: SIM118
+            names = file.keys()
+            _check(path, wanted, {name: tuple(file.get_slice(name).get_shape()) for name in names})
             with torch.no_grad():
                 for name, tensor in wanted.items():
                     tensor.copy_(file.get_tensor(name))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from regard.cli.streams import blocks, counting, existing, put
+from regard.cli.streams import Counter, blocks, counting, existing, put
 
 if TYPE_CHECKING:
     from regard.translator import Options, Request, Translation, Translator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SEARCH, _SAMPLE, _WISH, _OUT, _MACHINE = "Search", "Sampling", "What is asked for", "Output", "Machine"
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The folder of a trained run.")]
-File = Annotated[str, typer.Argument(metavar="[FILE]", help="Lines, plain or .gz; standard input if none.")]
+File = Annotated[str, typer.Argument(metavar="FILE", help="Lines, plain or .gz; standard input if none.")]
 Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy.", rich_help_panel=_SEARCH)]
 Nbest = Annotated[int, typer.Option(min=1, help="Translations, or samples, of each line.", rich_help_panel=_SEARCH)]
 Penalty = Annotated[float | None, typer.Option(help="Reward for length; 0 is none.", rich_help_panel=_SEARCH)]
@@ -130,17 +130,22 @@ def translate(
     translator = _load(run, together or [], device, quantize or dtype)
     translator.workers = workers or translator.workers
     options = _options(translator, told)
-    failed = 0
     with counting("translated", quiet) as count:
-        first = 1
-        for requests in _requests(file, prefix, constraints):
-            for translation in translator.stream(requests, options, count, first):
-                failed += bool(translation.fault)
-                _print(translation, first, nbest, (scores, alignments, as_json))
-                first += 1
-            sys.stdout.flush()
+        failed, lines = _stream(translator, options, count, told)
     if failed:
-        raise ValueError(f"{failed} of {first - 1} lines could not be translated; they are named above")
+        raise ValueError(f"{failed} of {lines} lines could not be translated; they are named above")
+
+
+def _stream(translator: "Translator", options: "Options", count: Counter, told: dict[str, Any]) -> tuple[int, int]:
+    """Translate and print what comes, as it comes; how many lines failed, and how many there were."""
+    failed, first = 0, 1
+    for requests in _requests(told["file"], told["prefix"], told["constraints"]):
+        for translation in translator.stream(requests, options, count, first):
+            failed += bool(translation.fault)
+            _print(translation, first, told)
+            first += 1
+        sys.stdout.flush()
+    return failed, first - 1
 
 
 def _load(run: str, others: list[str], device: str, precision: str) -> "Translator":
@@ -166,17 +171,17 @@ def _options(translator: "Translator", told: dict[str, Any]) -> "Options":
     )
 
 
-def _requests(file: str, prefix: str, constraints: str | None) -> Iterator[list["Request"]]:
-    """The lines as they come, each with what its line in other files asks for it."""
+def _requests(file: str, prefix: str, constraints: str | None) -> Iterator[Iterator["Request"]]:
+    """The lines as they come, block by block, each with what its line in other files asks for it."""
     from regard.translator import Request
 
     prefixes = _lines(prefix[1:]) if prefix.startswith("@") else repeat("")
     phrases = _lines(constraints) if constraints else repeat("")
     for lines in blocks(file):
-        yield [
+        yield (
             Request(line, next(prefixes), tuple(filter(None, map(str.strip, next(phrases).split("\t")))))
             for line in lines
-        ]
+        )
 
 
 def _lines(file: str) -> Iterator[str]:
@@ -190,12 +195,11 @@ def _lines(file: str) -> Iterator[str]:
     raise ValueError(f"{file} has {count} lines, but there are more to translate; give it one for each")
 
 
-def _print(translation: "Translation", number: int, nbest: int, shown: tuple[bool, bool, bool]) -> None:
+def _print(translation: "Translation", number: int, told: dict[str, Any]) -> None:
     """One line of output, or with --nbest as many as there are."""
-    scores, alignments, as_json = shown
-    if as_json:
+    if told["as_json"]:
         put(json.dumps(translation.to_json(), ensure_ascii=False))
         return
     for each in translation.nbest:
-        columns = [str(number)] * (nbest > 1) + [f"{each.score:.4f}"] * scores + [each.line]
-        put("\t".join(columns + [each.pharaoh()] * alignments))
+        columns = [str(number)] * (told["nbest"] > 1) + [f"{each.score:.4f}"] * told["scores"] + [each.line]
+        put("\t".join(columns + [each.pharaoh()] * told["alignments"]))

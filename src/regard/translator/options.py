@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from typing import Literal
+from typing import Any, Literal
 
 from regard import decode
 from regard.recipe import Decode
@@ -111,7 +111,7 @@ class Options:
             longest=told.longest,
         )
 
-    def told(self, **changes: object) -> "Options":
+    def told(self, **changes: Any) -> "Options":
         """The same but for some changes, each under its name."""
         known = [each.name for each in fields(self)]
         for name in changes:
@@ -119,7 +119,7 @@ class Options:
                 near = get_close_matches(name, known, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
                 raise ValueError(f"a translation has no option '{name}'; {hint}")
-        return replace(self, **changes)  # type: ignore[arg-type]
+        return replace(self, **changes)
 
     @property
     def signature(self) -> str:
