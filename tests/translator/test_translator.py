@@ -225,6 +225,20 @@ def test_the_choice_by_risk_is_the_sample_most_like_all_samples(translator: Tran
     assert likeness[chosen.text] == max(likeness.values()) == pytest.approx(chosen.score)
 
 
+def test_alternatives_begin_alike_and_go_on_differently(translator: Translator, pairs: list[tuple[str, str]]) -> None:
+    source, target = pairs[0]
+    begin = target.split()[0]
+    found = translator.alternatives(source, begin, count=3, beam=2)
+    assert len(found) == 3
+    assert all(each.text.startswith(begin) for each in found)
+    at = len(translator.tokenizers.target.encode(begin))
+    following = [each.token_logprobs[at] for each in found]
+    assert following == sorted(following, reverse=True)
+    assert len({each.tokens[at : at + 1] for each in found}) == 3
+    assert found[0].text == target
+    assert translator.alternatives("", begin) == []
+
+
 def test_an_ensemble_of_a_model_with_itself_is_that_model(translator: Translator, lines: list[str]) -> None:
     twins = translator.joined_by([translator])
     assert same(twins(lines[0]), translator(lines[0]))

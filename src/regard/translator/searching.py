@@ -34,13 +34,19 @@ def batches(lengths: Sequence[int], rows: int, budget: int) -> Iterator[list[int
         yield batch
 
 
-def find(engine: Engine, jobs: Sequence[Job], options: decode.Options, device: torch.device) -> list[list[Hypothesis]]:
+def find(
+    engine: Engine,
+    jobs: Sequence[Job],
+    options: decode.Options,
+    device: torch.device,
+    search: Callable[..., list[list[Hypothesis]]] = decode.search,
+) -> list[list[Hypothesis]]:
     """Search for all jobs at once."""
     source = Ragged.from_list([[*job.ids, END] for job in jobs]).to(device)
     # A model that still learns must not be left with tensors that remember being made for inference only.
     with torch.no_grad(), torch.inference_mode(not isinstance(engine, nn.Module)):
         state = engine.start(source, options.rows)
-        return decode.search(engine, state, [job.wish for job in jobs], options, device)
+        return search(engine, state, [job.wish for job in jobs], options, device)
 
 
 def find_patiently(jobs: Sequence[Job], search: Callable[[Sequence[Job]], list[list[Hypothesis]]]) -> list[Found]:

@@ -4,11 +4,13 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import overload
 
 import torch
 
+from regard import decode
 from regard.bundle import Bundle, find_device, load_bundle
 from regard.models.fast.workers import parallel
 from regard.models.seq2seq import Seq2Seq
@@ -44,7 +46,7 @@ class Translator:
         self,
         model: Seq2Seq,
         tokenizers: Tokenizers,
-        decode: Decode | None = None,
+        decoding: Decode | None = None,
         *,
         longest: int = 256,
         look: Look | None = None,
@@ -55,7 +57,7 @@ class Translator:
         `longest` is how many source tokens the model has learned to read; `look` is where alignments are read from.
         """
         self.model, self.tokenizers = model, tokenizers
-        self.options = Options.from_recipe(decode or Decode())
+        self.options = Options.from_recipe(decoding or Decode())
         self.look = look or Look.default(cross_taps(model))
         self.engine: Engine = engine or model
         # A model that may be watched or trained is nobody else's; engines are made to be shared.
@@ -123,6 +125,21 @@ class Translator:
     def translate(self, lines: Iterable[Line], **told: object) -> list[Translation]:
         """Translate lines with options such as `beam=4`, without alignments unless told."""
         return list(self.stream(lines, self.options.told(**told)))
+
+    def alternatives(self, line: str, prefix: str = "", count: int = 5, **told: object) -> list[Translation]:
+        """What else could stand behind a prefix: the most probable next tokens, each with the best way to go on.
+
+        The most probable comes first. A line is taken whole, however long.
+        """
+        options = self.options.told(**told)
+        found = jobs(Request(line, prefix), self.tokenizers, replace(options, long="error"), self.reads)
+        if not found:
+            return []
+        (job,) = found
+        branched = decode.branching(options.search(self.most), count)
+        with evaluating(self.model):
+            ranked = find(self._engine(options), [job], branched, self.device, decode.alternatives)[0]
+        return list(assemble(line, [(job, [(each, None) for each in ranked])], self.tokenizers).nbest)
 
     def stream(
         self, lines: Iterable[Line], options: Options | None = None, watch: Watch | None = None, first: int = 1
