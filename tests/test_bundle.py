@@ -150,3 +150,9 @@ def test_a_device_that_is_there_is_found(tmp_path: Path) -> None:
     saved(tmp_path)
     bundle: Bundle = load_bundle(tmp_path, "cpu")
     assert bundle.model.output.weight.device.type == "cpu"
+
+
+def test_weights_may_be_read_by_whoever_may_read_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("", encoding="utf-8")
+    save_weights(nn.Linear(2, 2), tmp_path / "weights")
+    assert (tmp_path / "weights").stat().st_mode == (tmp_path / "plain").stat().st_mode

@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
-from regard.files import write_whole, writing_whole
+from regard.files import write_whole
 from regard.models.build import build
 from regard.models.seq2seq import Seq2Seq
 from regard.recipe import Recipe, dump, load
@@ -41,8 +41,8 @@ class Bundle:
 def save_weights(model: nn.Module, path: Path) -> None:
     """Write a model's weights, whole or not at all; a tensor that two places share is written once."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in _distinct(model).items()}
-    with writing_whole(path) as scratch:
-        save_file(tensors, scratch, metadata={"format": "pt"})
+    # The library's own writer of files would keep them from everybody but their owner.
+    write_whole(path, save(tensors, metadata={"format": "pt"}))
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
