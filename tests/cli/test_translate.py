@@ -121,7 +121,7 @@ def test_files_beside_the_text_say_what_must_and_must_not_appear(memorised: Path
     (tmp_path / "must.tsv").write_text("Katze\tein Hund\n\n", encoding="utf-8")
     (tmp_path / "never.txt").write_text(f"{word}\n", encoding="utf-8")
     (tmp_path / "terms.tsv").write_text(f"# source, target\n{source.split()[1]}\tWauwau\n", encoding="utf-8")
-    (tmp_path / "begin.txt").write_text("Sie\n\n", encoding="utf-8")
+    (tmp_path / "begin.txt").write_text("Wir\n\n", encoding="utf-8")
     twice = f"{source}\n{source}\n"
     asked, plain = translate(memorised, twice, "--constraints", tmp_path / "must.tsv", "--beam", "8")
     assert "Katze" in asked
@@ -130,8 +130,8 @@ def test_files_beside_the_text_say_what_must_and_must_not_appear(memorised: Path
     assert word not in " ".join(translate(memorised, twice, "--avoid", tmp_path / "never.txt")).split()
     assert "Wauwau" in translate(memorised, source, "--terms", tmp_path / "terms.tsv", "--beam", "8")[0]
     first, second = translate(memorised, twice, "--prefix", f"@{tmp_path / 'begin.txt'}")
-    assert (first.startswith("Sie"), second) == (True, target)
-    assert translate(memorised, source, "--prefix", "Sie")[0].startswith("Sie")
+    assert (first.startswith("Wir"), second) == (True, target)
+    assert translate(memorised, source, "--prefix", "Wir")[0].startswith("Wir")
 
 
 def test_one_seed_draws_the_same_twice_and_another_something_else(memorised: Path) -> None:
