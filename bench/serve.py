@@ -1,0 +1,289 @@
+"""Serving: 64 clients of `regard serve`, beside the same lines offline and a plain FastAPI + `generate` server.
+
+    python bench/serve.py                                   # random weights of the base model, phrasebook lines
+    python bench/serve.py --size small --requests 1024 --rounds 3
+    python bench/serve.py --run runs/multi30k --source test.en
+    python bench/serve.py --memory 10000                    # how much memory ten thousand requests leave behind
+
+Everybody has the same weights and lines, and both cores. Clients are a second process on loopback, each with one line
+a request, its next one sent when the last is answered. Contenders work in turns, round after round; each figure is the
+median round, and the ratios are what to read. Random weights have no use for an end, so translations there are as long
+as they may be: as many tokens as the source, and ten. The plain server is what one writes first: a route that calls
+`generate` for its line, in a thread of the pool.
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.bundle import load_bundle, save_bundle
+from regard.data.phrasebook import phrases
+from regard.files import read_lines
+from regard.models.build import build
+from regard.recipe import load as load_recipe
+from regard.text import Tokenizers
+from regard.text.settings import END, PAD, START
+from regard.translator import load
+
+SPARE = 10
+RECIPE = """
+[data]
+train = [{{ to = "de", pairs = 1000 }}]
+[text]
+size = 1200
+[model]
+size = "{size}"
+[decode]
+beam = {beam}
+longest = {longest}
+"""
+
+
+@dataclass(frozen=True)
+class Load:
+    """How a server was found: lines a second, and the milliseconds of requests."""
+
+    pace: float
+    milliseconds: list[float]
+
+    def percentile(self, share: float) -> float:
+        """The time that this share of requests did not exceed."""
+        ranked = sorted(self.milliseconds)
+        return ranked[min(len(ranked) - 1, round(share * (len(ranked) - 1)))]
+
+
+def make_run(folder: Path, size: str, beam: int) -> None:
+    """A run with random weights, always the same."""
+    (folder / "told.toml").write_text(RECIPE.format(size=size, beam=beam, longest=1.0), encoding="utf-8")
+    recipe = load_recipe(folder / "told.toml")
+    pairs = [(each.source, each.target) for each in phrases("de", "train", 20_000)]
+    tokenizers = Tokenizers.learn(pairs, size=recipe.text.size)
+    torch.manual_seed(0)
+    model = build(recipe.model, len(tokenizers.source), len(tokenizers.target))
+    save_bundle(folder, recipe, tokenizers, model, {})
+
+
+# The clients: one process, one connection each, HTTP spoken by hand so that they take little of the cores.
+
+
+async def _ask(port: int, body: bytes, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> int:
+    reader, writer = streams
+    head = f"POST /translate HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Type: application/json\r\n"
+    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    headers = await reader.readuntil(b"\r\n\r\n")
+    length = next(int(each[15:]) for each in headers.lower().split(b"\r\n") if each.startswith(b"content-length:"))
+    await reader.readexactly(length)
+    return int(headers[9:12])
+
+
+async def _clients(port: int, bodies: Sequence[bytes], clients: int) -> Load:
+    waiting, took = list(reversed(bodies)), list[float]()
+
+    async def client() -> None:
+        streams = await asyncio.open_connection("127.0.0.1", port)
+        while waiting:
+            begin = time.perf_counter()
+            status = await _ask(port, waiting.pop(), streams)
+            if status != 200:
+                raise RuntimeError(f"a request was answered with {status}")
+            took.append(1000 * (time.perf_counter() - begin))
+        streams[1].close()
+
+    begin = time.perf_counter()
+    await asyncio.gather(*(client() for _ in range(clients)))
+    return Load(len(bodies) / (time.perf_counter() - begin), took)
+
+
+def load_server(port: int, lines: Sequence[str], clients: int, told: dict[str, Any]) -> Load:
+    """Lines a second, and milliseconds of each request, when so many clients ask."""
+    return asyncio.run(_clients(port, [json.dumps({"source": line, **told}).encode() for line in lines], clients))
+
+
+# The servers.
+
+
+@contextmanager
+def served(command: list[str]) -> Iterator[tuple[int, int]]:
+    """A server while the context lasts: its port and its process."""
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            said: list[str] = []
+            for line in process.stderr:
+                said.append(line)
+                if "on http://127.0.0.1:" in line:
+                    yield int(line.split("http://127.0.0.1:")[1].split()[0].rstrip(",")), process.pid
+                    break
+            else:
+                raise RuntimeError("".join(said))
+        finally:
+            process.terminate()
+
+
+def plain(run: str, fixed: bool) -> None:
+    """A server as one writes it first: FastAPI, and `generate` for each request."""
+    import uvicorn
+    from fastapi import FastAPI
+    from pydantic import BaseModel
+
+    import decode as peers
+
+    bundle = load_bundle(run)
+    model = peers.hf_model(bundle.model).eval()
+    torch.set_num_threads(1)  # many requests run at a time; with more threads each, all were slower
+    app = FastAPI()
+
+    class Asked(BaseModel):
+        source: str
+
+    @app.post("/translate")
+    def translate(asked: Asked) -> dict[str, str]:
+        ids = [*bundle.tokenizers.source.encode(asked.source), END]
+        most = len(ids) - 1 + SPARE if fixed else 2 * len(ids) + SPARE
+        told: dict[str, Any] = {"max_new_tokens": most + 1}
+        if fixed:
+            told["min_new_tokens"] = most + 1
+        with torch.inference_mode():
+            said = model.generate(
+                torch.tensor([ids]), num_beams=bundle.recipe.decode.beam, do_sample=False, pad_token_id=PAD, **told
+            )
+        kept = [each for each in said[0].tolist() if each not in (START, END, PAD)]
+        return {"text": bundle.tokenizers.target.decode(kept)}
+
+    config = uvicorn.Config(app, port=0, log_level="info", access_log=False)
+    uvicorn.Server(config).run()
+
+
+# What is measured.
+
+
+def offline(run: str, lines: Sequence[str]) -> Callable[[], float]:
+    """Lines a second, as `regard translate` has them."""
+    translator = load(run)
+    translator.translate(lines[:32])
+
+    def once() -> float:
+        begin = time.perf_counter()
+        translator.translate(lines)
+        return len(lines) / (time.perf_counter() - begin)
+
+    return once
+
+
+def alone(run: str, port: int, lines: Sequence[str], clients: ProcessPoolExecutor) -> tuple[float, float]:
+    """Median milliseconds of one line at a time: asked of the server, and of the translator in this process."""
+    translator = load(run)
+    here, there = list[float](), list[float]()
+    for line in lines:
+        begin = time.perf_counter()
+        translator.translate([line])
+        here.append(1000 * (time.perf_counter() - begin))
+        there += clients.submit(load_server, port, [line], 1, {}).result().milliseconds
+    return statistics.median(there), statistics.median(here)
+
+
+def resident(pid: int) -> float:
+    """MiB of memory a process has."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def memory(port: int, pid: int, lines: Sequence[str], requests: int, clients: ProcessPoolExecutor) -> None:
+    """How memory goes over many requests; the first tenth is what a server needs to warm up."""
+    told, part = {"beam": 2, "max_length": 4}, max(1, requests // 10)
+    for number in range(10):
+        some = [lines[at % len(lines)] for at in range(number * part, (number + 1) * part)]
+        found = clients.submit(load_server, port, some, 64, told).result()
+        print(f"  after {(number + 1) * part:>6,} requests  {resident(pid):7.1f} MiB  {found.pace:7.1f} a second")
+
+
+def compare(told: argparse.Namespace, run: str, lines: Sequence[str]) -> dict[str, Any]:
+    """All contenders in turns."""
+    fixed = told.run is None
+    ours = [sys.executable, "-m", "regard", "serve", run, "--port", "0", "--device", "cpu"]
+    theirs = [sys.executable, __file__, "--plain", run, *(["--fixed"] if fixed else [])]
+    context = multiprocessing.get_context("spawn")
+    with served(ours) as (port, pid), served(theirs) as (other, _), ProcessPoolExecutor(1, context) as clients:
+        once = offline(run, lines)
+        clients.submit(load_server, port, lines[:64], told.clients, {}).result()
+        clients.submit(load_server, other, lines[:8], 8, {}).result()
+        paces, found, peers = list[float](), list[Load](), list[Load]()
+        for _ in range(told.rounds):
+            paces.append(once())
+            found.append(clients.submit(load_server, port, lines, told.clients, {}).result())
+            some = lines[: max(told.clients, len(lines) // 8)]
+            peers.append(clients.submit(load_server, other, some, told.clients, {}).result())
+        lone, here = alone(run, port, lines[: told.alone], clients)
+        plain_lone = statistics.median(
+            clients.submit(load_server, other, lines[: told.alone], 1, {}).result().milliseconds
+        )
+        if told.memory:
+            memory(port, pid, lines, told.memory, clients)
+    mine, plainly = (statistics.median(each.pace for each in every) for every in (found, peers))
+    return {
+        "offline": statistics.median(paces),
+        "served": mine,
+        "plain": plainly,
+        "of_offline": statistics.median(one.pace / pace for one, pace in zip(found, paces, strict=True)),
+        "of_plain": mine / plainly,
+        "percentiles": [[each.percentile(share) for share in (0.5, 0.95, 0.99)] for each in (found[-1], peers[-1])],
+        "alone": [lone, here, plain_lone],
+    }
+
+
+def show(found: dict[str, Any]) -> None:
+    """What was found, for a reader."""
+    ours, theirs = ("  ".join(f"{each:8.0f}" for each in line) for line in found["percentiles"])
+    lone, here, plain_lone = found["alone"]
+    print("                          lines/s   p50 ms    p95 ms    p99 ms   one at a time, p50 ms")
+    print(f"offline                  {found['offline']:8.1f}  {'':30}{here:8.1f}")
+    print(f"regard serve             {found['served']:8.1f}  {ours}  {lone:8.1f}")
+    print(f"FastAPI + HF generate    {found['plain']:8.1f}  {theirs}  {plain_lone:8.1f}")
+    print(f"served / offline {found['of_offline']:.2f}   served / plain {found['of_plain']:.2f}")
+    print(f"a lone request takes {lone - here:+.1f} ms beside the call in this process")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", help="a trained run; random weights if not told")
+    parser.add_argument("--source", help="lines to translate; phrasebook lines if not told")
+    parser.add_argument("--size", default="base", help="of random weights")
+    parser.add_argument("--beam", type=int, default=5, help="of random weights")
+    parser.add_argument("--requests", type=int, default=512)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--alone", type=int, default=20, help="lines asked one at a time")
+    parser.add_argument("--memory", type=int, default=0, help="requests over which memory is watched")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--plain", help=argparse.SUPPRESS)
+    parser.add_argument("--fixed", action="store_true", help=argparse.SUPPRESS)
+    told = parser.parse_args()
+    if told.plain:
+        plain(told.plain, told.fixed)
+        return
+    source = (line for part in read_lines(Path(told.source)) for line in part) if told.source else None
+    lines = list(islice(source or (each.source for each in phrases("de", "test", told.requests)), told.requests))
+    with tempfile.TemporaryDirectory() as folder:
+        if told.run is None:
+            make_run(Path(folder), told.size, told.beam)
+        found = compare(told, told.run or folder, lines)
+    print(json.dumps(found)) if told.json else show(found)
+
+
+if __name__ == "__main__":
+    main()
