@@ -47,8 +47,13 @@ def test_only_a_recurrence_waits_longer_for_longer_sequences() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "lengths"),
-    [("self-attention", (1, 1)), ("restricted self-attention", (4, 8)), ("recurrent", (9, 17)), ("convolutional", (8, 16))],
-)  # fmt: skip
+    [
+        ("self-attention", (1, 1)),
+        ("restricted self-attention", (4, 8)),
+        ("recurrent", (9, 17)),
+        ("convolutional", (8, 16)),
+    ],
+)
 def test_the_longest_path_is_the_one_the_gradient_finds(kind: Kind, lengths: tuple[int, int]) -> None:
     assert (path_length(kind, 9), path_length(kind, 17)) == lengths
 

@@ -7,7 +7,9 @@ apart by colour-blind readers, colour bars show the true range, and right-to-lef
 from regard.plot.alignment import Links, alignment
 from regard.plot.beam import Branch, beam
 from regard.plot.curves import Panel, Series, curves
+from regard.plot.growth import Growth, growth
 from regard.plot.heads import heads
+from regard.plot.lengths import Quality, lengths
 from regard.plot.lettering import piece_labels, right_to_left
 from regard.plot.lines import lines
 from regard.plot.positions import positions
@@ -16,13 +18,17 @@ from regard.plot.save import FORMATS, render, save
 __all__ = [
     "FORMATS",
     "Branch",
+    "Growth",
     "Links",
     "Panel",
+    "Quality",
     "Series",
     "alignment",
     "beam",
     "curves",
+    "growth",
     "heads",
+    "lengths",
     "lines",
     "piece_labels",
     "positions",

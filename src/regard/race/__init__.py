@@ -1,0 +1,1 @@
+"""Several recipes in, one comparison out: the same text, the same budget, who learns it best and why."""
