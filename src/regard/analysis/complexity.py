@@ -17,7 +17,8 @@ from regard.analysis.layers import KINDS, Kind, make_pass, products
 
 LENGTHS = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 WIDTHS = (64, 128, 256, 512, 1024)
-BUDGET = 0.5  # seconds a cell may take
+BUDGET = 2.0  # seconds a pass may take
+ENOUGH, MOST = 0.1, 100  # seconds, and passes, after which the quickest one is believed
 
 
 @dataclass(frozen=True)
@@ -56,35 +57,46 @@ def measure(
 ) -> Iterator[Cell]:
     """Every layer at every width and length, the short ones first, each cell as soon as it is known.
 
-    A cell that would take longer than `budget` seconds, judged by the one before it, is skipped and says so.
+    On a CPU by one thread: what is measured is work, not how well it is shared out. A cell that would take longer than
+    `budget` seconds, judged by the one before it, is skipped and says so.
     """
-    where = torch.device(device)
-    for kind in kinds:
-        for width in widths:
-            pace: float | None = None  # seconds an operation took at the last length
-            for length in lengths:
-                flops = products(kind, length, width)
-                expected = None if pace is None else pace * flops
-                if expected is not None and expected > budget:
-                    word = f"skipped: a pass would take about {expected:.1f} s, more than {budget:g} s"
-                    yield Cell(kind, length, width, flops, skipped=word)
-                    continue
-                seconds, memory = _measured(make_pass(kind, length, width, where), budget, where)
-                pace = seconds / flops
-                yield Cell(kind, length, width, flops, seconds, memory)
+    where, threads = torch.device(device), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for kind in kinds:
+            for width in widths:
+                yield from _row(kind, width, lengths, budget, where)
+    finally:
+        torch.set_num_threads(threads)
 
 
-def _measured(once: Callable[[], Tensor], budget: float, device: torch.device) -> tuple[float, float]:
-    """The quickest of as many passes as the budget has room for, at least two, and what one keeps."""
+def _row(kind: Kind, width: int, lengths: Sequence[int], budget: float, device: torch.device) -> Iterator[Cell]:
+    """One layer at one width."""
+    pace: float | None = None  # seconds an operation took at the last length
+    for length in lengths:
+        flops = products(kind, length, width)
+        expected = None if pace is None else pace * flops
+        if expected is not None and expected > budget:
+            word = f"skipped: a pass would take about {expected:.1f} s, more than {budget:g} s"
+            yield Cell(kind, length, width, flops, skipped=word)
+            continue
+        seconds, memory = _measured(make_pass(kind, length, width, device), device)
+        pace = seconds / flops
+        yield Cell(kind, length, width, flops, seconds, memory)
+
+
+def _measured(once: Callable[[], Tensor], device: torch.device) -> tuple[float, float]:
+    """The quickest of a few passes, and what one keeps; on a CPU the thread's own time, whatever else runs there."""
     memory = kept_bytes(once)  # the first pass, which warms up too
+    clock = time.perf_counter if device.type == "cuda" else time.thread_time
     best, spent, passes = float("inf"), 0.0, 0
-    while passes < 2 or (spent < budget / 2 and passes < 200):
-        begin = time.perf_counter()
+    while passes < 2 or (spent < ENOUGH and passes < MOST):
+        begin = clock()
         with torch.no_grad():
             once()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        took = time.perf_counter() - begin
+        took = max(clock() - begin, 1e-9)
         best, spent, passes = min(best, took), spent + took, passes + 1
     return best, memory
 

@@ -18,6 +18,7 @@ from regard.cli import (
     perplexity,
     phrasebook,
     prepare,
+    race,
     recipe,
     score,
     serve,
@@ -42,6 +43,7 @@ app = typer.Typer(
     regard align runs/phrasebook --source in.txt --target out.txt
     regard perplexity runs/phrasebook --source in.txt --target out.txt
     regard score --hypothesis out.de --reference test.de
+    regard race --quick                          families compared under one budget
     regard serve runs/phrasebook                 translations over HTTP
     """,
     no_args_is_help=True,
@@ -76,6 +78,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("align")(align.align)
 app.command("perplexity")(perplexity.perplexity)
 app.command("score")(score.score)
+app.command("race")(race.race)
 app.command("serve")(serve.serve)
 app.add_typer(recipe.app, name="recipe")
 

@@ -47,6 +47,11 @@ class Budget:
         `train.tokens`, so the same steps are the same target tokens.
         """
         if self.unit == "seconds":
+            if recipe.train.schedule in ("cosine", "trapezoid"):
+                raise ValueError(
+                    f"{recipe.name}: train.schedule={recipe.train.schedule} falls with the steps left, which a "
+                    "budget of seconds does not know; give a budget of tokens or flops, or train.schedule=inverse-root"
+                )
             return _told(recipe, {"steps": ENDLESS, "minutes": self.amount / 60})
         if recipe.train.tokens == "auto":
             raise ValueError(

@@ -20,8 +20,6 @@ LINKS = ".links"
 
 def lengthened(contenders: list[Contender], most: int, folder: Path) -> list[Contender]:
     """The same contenders on sentences of one to `most` phrases, written into a folder once."""
-    if most == 1:
-        return contenders
     data = contenders[0].recipe.data
     corpora = [*data.train, *(each for each in (data.valid, data.test) if each is not None)]
     if not all(isinstance(each, PhrasebookCorpus) and not each.tag for each in corpora):

@@ -11,14 +11,11 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "sutskever": ('model={kind="sutskever", size="small"}', "train.rate=3e-3"),
     "bahdanau": ('model={kind="bahdanau", size="tiny"}', "train.rate=3e-3"),
     "luong": ('model={kind="luong", size="tiny"}', "train.rate=3e-3"),
-    "convs2s": ('model={kind="convs2s", size="tiny"}', "train.rate=2e-3"),
-    "restricted": ('model={size="tiny", window=3}', "train.rate=2e-3"),
-    "transformer": ('model={size="tiny"}', "train.rate=2e-3"),
+    "convs2s": ('model={kind="convs2s", size="tiny"}',),
+    "restricted": ('model={size="tiny", window=3}',),
+    "transformer": ('model={size="tiny"}',),
 }
-"""The lectures' families, oldest first, each told to the phrasebook's recipe."""
-
-SHORT = ("train.warmup=200", "train.every=100", "data.valid.pairs=500")
-"""What suits a race of minutes: the rate is up early, and there are points enough for a curve."""
+"""The lectures' families, oldest first, and what each is told besides what all share."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +28,9 @@ class Contender:
 
 def lectures_contenders(overrides: Sequence[str] = ()) -> list[Contender]:
     """The families of the lectures on the phrasebook."""
-    text = files("regard.recipe").joinpath("phrasebook.toml").read_text(encoding="utf-8")
+    text = files("regard.race").joinpath("lectures.toml").read_text(encoding="utf-8")
     return [
-        Contender(name, parse(text, [f"name={name}", *SHORT, *told, *overrides], where=f"the race's recipe {name}"))
+        Contender(name, parse(text, [f"name={name}", *told, *overrides], where=f"the race's recipe {name}"))
         for name, told in FAMILIES.items()
     ]
 

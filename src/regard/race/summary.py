@@ -1,0 +1,80 @@
+"""Results of a race as tables: one row a contender, over its seeds where it ran with several."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from regard.race.judging import Result
+from regard.train.wording import amount, duration
+
+HEADS = (
+    "contender", "BLEU", "chrF", "exact match %", "AER", "parameters", "training FLOPs",
+    "time", "target tokens", "tokens/s training", "tokens/s decoding", "memory MB",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contender with all its seeds."""
+
+    name: str
+    results: tuple[Result, ...]
+
+    @property
+    def first(self) -> Result:
+        """The run that stands for all of them in pictures."""
+        return self.results[0]
+
+    def mean(self, score: str) -> float:
+        """A score's mean over the seeds."""
+        return fmean(each.scores[score] for each in self.results)
+
+    def told(self, score: str) -> str:
+        """The mean, with the spread where there is one."""
+        return _spread([each.scores[score] for each in self.results], 1)
+
+    def cells(self) -> list[str]:
+        """What stands under `HEADS`."""
+        rates = [each.aer for each in self.results if each.aer is not None]
+        memory = [each.memory for each in self.results if each.memory is not None]
+
+        def over(name: str) -> float:
+            return fmean(getattr(each, name) for each in self.results)
+
+        return [
+            self.name,
+            *(self.told(score) for score in ("BLEU", next(n for n in self.first.scores if "chrF" in n), "exact match")),
+            _spread(rates, 3) if rates else "–",
+            amount(over("parameters")),
+            f"{over('flops'):.2e}",
+            duration(over("seconds")),
+            amount(over("tokens")),
+            amount(over("training_speed")),
+            amount(over("decoding_speed")),
+            f"{fmean(memory) / 1e6:,.0f}" if memory else "–",
+        ]
+
+
+def rows_of(results: Iterable[Result]) -> list[Row]:
+    """A row for each contender in the order they ran; a name's part after its last full stop is the seed's number."""
+    found: dict[str, list[Result]] = {}
+    for each in results:
+        base, dot, number = each.name.rpartition(".")
+        found.setdefault(base if dot and number.isdecimal() else each.name, []).append(each)
+    return [Row(name, tuple(group)) for name, group in found.items()]
+
+
+def best(rows: Sequence[Row]) -> int:
+    """The place of the row with the highest BLEU."""
+    return max(range(len(rows)), key=lambda at: rows[at].mean("BLEU"))
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The table as a document has it."""
+    lines = ["| " + " | ".join(HEADS) + " |", "|---" + "|--:" * (len(HEADS) - 1) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(row.cells()) + " |" for row in rows)])
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    mean = f"{fmean(values):.{digits}f}"
+    return f"{mean} ± {stdev(values):.{digits}f}" if len(values) > 1 else mean
