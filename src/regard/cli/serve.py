@@ -82,11 +82,11 @@ def serve(
     limits = Limits(max_characters, max_sentences, max_beam, max_seconds, max_waiting, max_connections, patience)
     settings = Settings(host, port, _token(token_file), tuple(origin or ()), limits)
     named = _named(runs)
-    listening = listen(host, port)
-    translators = {name: load(place, device, quantize or dtype) for name, place in named.items()}
-    for translator in translators.values():
-        translator.workers = workers or translator.workers
-    run(translators, settings, listening)
+    with listen(host, port) as listening:
+        translators = {name: load(place, device, quantize or dtype) for name, place in named.items()}
+        for translator in translators.values():
+            translator.workers = workers or translator.workers
+        run(translators, settings, listening)
 
 
 def _named(runs: list[str]) -> dict[str, str]:

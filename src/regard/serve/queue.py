@@ -4,14 +4,13 @@ Nobody waits for company: a worker that is free takes what there is at once, and
 """
 
 import math
-from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Condition
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from regard.translator import Options, Request
 
@@ -28,10 +27,17 @@ class FullError(Exception):
         self.seconds = seconds
 
 
+class Loop(Protocol):
+    """What an order needs of an event loop."""
+
+    def call_soon_threadsafe(self, callback: Callable[[int, Any], Any], place: int, found: Any, /) -> Any:
+        """Call in the loop's own thread, soon."""
+
+
 class Order:
     """One request on its way: who is told what was found, and whether anybody still wants it."""
 
-    def __init__(self, loop: AbstractEventLoop, tell: Callable[[int, Any], None], streamed: bool = False) -> None:
+    def __init__(self, loop: Loop, tell: Callable[[int, Any], None], streamed: bool = False) -> None:
         """`tell` is called in the event loop, with the place of a line and what became of it."""
         self._loop, self._tell, self.streamed = loop, tell, streamed
         self.gone = False
@@ -90,8 +96,11 @@ class Queue:
     def put(self, tickets: Sequence[Ticket]) -> None:
         """Let them all wait, or none: `FullError` says when to come back. An empty queue takes any request."""
         with self._changed:
-            if self._waiting and len(self._waiting) + len(tickets) > self.most:
-                raise FullError(self._seconds())
+            if len(self._waiting) + len(tickets) > self.most:
+                # Whoever has left takes nobody's place.
+                self._waiting = deque(each for each in self._waiting if not each.order.gone)
+                if self._waiting and len(self._waiting) + len(tickets) > self.most:
+                    raise FullError(self._seconds())
             self._waiting.extend(tickets)
             self._changed.notify(len(tickets))
 

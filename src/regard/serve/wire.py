@@ -152,7 +152,7 @@ class Tokens(Asked):
         return sum(map(len, self.lines))
 
 
-Kind = TypeVar("Kind", Translate, Pairs, Tokens)
+Kind = TypeVar("Kind", bound=Translate | Pairs | Tokens)
 
 
 def read(kind: type[Kind], body: bytes, limits: Limits) -> Kind:
