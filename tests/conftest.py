@@ -17,6 +17,7 @@ install_import_hook(CHECKED, "beartype.beartype")
 
 # The tensors are tiny: a second thread only waits for the first, and on busy cores it waits long.
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # and so in processes that tests start
 
 ROOT = Path(__file__).resolve().parents[1]
 
