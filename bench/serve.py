@@ -61,6 +61,8 @@ class Load:
 
     pace: float
     milliseconds: list[float]
+    processor: float
+    """Seconds of processor time a line took, the client's own among them."""
 
     def percentile(self, share: float) -> float:
         """The time that this share of requests did not exceed."""
@@ -92,7 +94,7 @@ async def _ask(port: int, body: bytes, streams: tuple[asyncio.StreamReader, asyn
     return int(headers[9:12])
 
 
-async def _clients(port: int, bodies: Sequence[bytes], clients: int) -> Load:
+async def _clients(port: int, bodies: Sequence[bytes], clients: int) -> tuple[float, list[float]]:
     waiting, took = list(reversed(bodies)), list[float]()
 
     async def client() -> None:
@@ -107,20 +109,40 @@ async def _clients(port: int, bodies: Sequence[bytes], clients: int) -> Load:
 
     begin = time.perf_counter()
     await asyncio.gather(*(client() for _ in range(clients)))
-    return Load(len(bodies) / (time.perf_counter() - begin), took)
+    return len(bodies) / (time.perf_counter() - begin), took
 
 
-def load_server(port: int, lines: Sequence[str], clients: int, told: dict[str, Any]) -> Load:
+def load_server(server: "Server", lines: Sequence[str], clients: int, told: dict[str, Any]) -> Load:
     """Lines a second, and milliseconds of each request, when so many clients ask."""
-    return asyncio.run(_clients(port, [json.dumps({"source": line, **told}).encode() for line in lines], clients))
+    before = time.process_time() + server.processor()
+    bodies = [json.dumps({"source": line, **told}).encode() for line in lines]
+    pace, took = asyncio.run(_clients(server.port, bodies, clients))
+    return Load(pace, took, (time.process_time() + server.processor() - before) / len(lines))
 
 
 # The servers.
 
 
+@dataclass(frozen=True)
+class Server:
+    """A process that listens."""
+
+    port: int
+    pid: int
+
+    def processor(self) -> float:
+        """Seconds of processor time it has taken."""
+        told = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> float:
+        """MiB of memory it has."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 @contextmanager
-def served(command: list[str]) -> Iterator[tuple[int, int]]:
-    """A server while the context lasts: its port and its process."""
+def served(command: list[str]) -> Iterator[Server]:
+    """A server while the context lasts."""
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
@@ -128,7 +150,7 @@ def served(command: list[str]) -> Iterator[tuple[int, int]]:
             for line in process.stderr:
                 said.append(line)
                 if "on http://127.0.0.1:" in line:
-                    yield int(line.split("http://127.0.0.1:")[1].split()[0].rstrip(",")), process.pid
+                    yield Server(int(line.split("http://127.0.0.1:")[1].split()[0].rstrip(",")), process.pid)
                     break
             else:
                 raise RuntimeError("".join(said))
@@ -173,20 +195,20 @@ def plain(run: str, fixed: bool) -> None:
 # What is measured.
 
 
-def offline(run: str, lines: Sequence[str]) -> Callable[[], float]:
-    """Lines a second, as `regard translate` has them."""
+def offline(run: str, lines: Sequence[str]) -> Callable[[], tuple[float, float]]:
+    """Lines a second as `regard translate` has them, and seconds of processor time a line."""
     translator = load(run)
     translator.translate(lines[:32])
 
-    def once() -> float:
-        begin = time.perf_counter()
+    def once() -> tuple[float, float]:
+        begin, busy = time.perf_counter(), time.process_time()
         translator.translate(lines)
-        return len(lines) / (time.perf_counter() - begin)
+        return len(lines) / (time.perf_counter() - begin), (time.process_time() - busy) / len(lines)
 
     return once
 
 
-def alone(run: str, port: int, lines: Sequence[str], clients: ProcessPoolExecutor) -> tuple[float, float]:
+def alone(run: str, server: Server, lines: Sequence[str], clients: ProcessPoolExecutor) -> tuple[float, float]:
     """Median milliseconds of one line at a time: asked of the server, and of the translator in this process."""
     translator = load(run)
     here, there = list[float](), list[float]()
@@ -194,22 +216,17 @@ def alone(run: str, port: int, lines: Sequence[str], clients: ProcessPoolExecuto
         begin = time.perf_counter()
         translator.translate([line])
         here.append(1000 * (time.perf_counter() - begin))
-        there += clients.submit(load_server, port, [line], 1, {}).result().milliseconds
+        there += clients.submit(load_server, server, [line], 1, {}).result().milliseconds
     return statistics.median(there), statistics.median(here)
 
 
-def resident(pid: int) -> float:
-    """MiB of memory a process has."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-def memory(port: int, pid: int, lines: Sequence[str], requests: int, clients: ProcessPoolExecutor) -> None:
+def memory(server: Server, lines: Sequence[str], requests: int, clients: ProcessPoolExecutor) -> None:
     """How memory goes over many requests; the first tenth is what a server needs to warm up."""
     told, part = {"beam": 2, "max_length": 4}, max(1, requests // 10)
     for number in range(10):
         some = [lines[at % len(lines)] for at in range(number * part, (number + 1) * part)]
-        found = clients.submit(load_server, port, some, 64, told).result()
-        print(f"  after {(number + 1) * part:>6,} requests  {resident(pid):7.1f} MiB  {found.pace:7.1f} a second")
+        found = clients.submit(load_server, server, some, 64, told).result()
+        print(f"  after {(number + 1) * part:>6,} requests  {server.memory():7.1f} MiB  {found.pace:7.1f} a second")
 
 
 def compare(told: argparse.Namespace, run: str, lines: Sequence[str]) -> dict[str, Any]:
@@ -218,29 +235,32 @@ def compare(told: argparse.Namespace, run: str, lines: Sequence[str]) -> dict[st
     ours = [sys.executable, "-m", "regard", "serve", run, "--port", "0", "--device", "cpu"]
     theirs = [sys.executable, __file__, "--plain", run, *(["--fixed"] if fixed else [])]
     context = multiprocessing.get_context("spawn")
-    with served(ours) as (port, pid), served(theirs) as (other, _), ProcessPoolExecutor(1, context) as clients:
+    with served(ours) as mine, served(theirs) as other, ProcessPoolExecutor(1, context) as clients:
         once = offline(run, lines)
-        clients.submit(load_server, port, lines[:64], told.clients, {}).result()
+        clients.submit(load_server, mine, lines[:64], told.clients, {}).result()
         clients.submit(load_server, other, lines[:8], 8, {}).result()
-        paces, found, peers = list[float](), list[Load](), list[Load]()
+        paces, found, peers = list[tuple[float, float]](), list[Load](), list[Load]()
         for _ in range(told.rounds):
             paces.append(once())
-            found.append(clients.submit(load_server, port, lines, told.clients, {}).result())
+            found.append(clients.submit(load_server, mine, lines, told.clients, {}).result())
             some = lines[: max(told.clients, len(lines) // 8)]
             peers.append(clients.submit(load_server, other, some, told.clients, {}).result())
-        lone, here = alone(run, port, lines[: told.alone], clients)
+        lone, here = alone(run, mine, lines[: told.alone], clients)
         plain_lone = statistics.median(
             clients.submit(load_server, other, lines[: told.alone], 1, {}).result().milliseconds
         )
         if told.memory:
-            memory(port, pid, lines, told.memory, clients)
-    mine, plainly = (statistics.median(each.pace for each in every) for every in (found, peers))
+            memory(mine, lines, told.memory, clients)
+    ours_pace, their_pace = (statistics.median(each.pace for each in every) for every in (found, peers))
     return {
-        "offline": statistics.median(paces),
-        "served": mine,
-        "plain": plainly,
-        "of_offline": statistics.median(one.pace / pace for one, pace in zip(found, paces, strict=True)),
-        "of_plain": mine / plainly,
+        "offline": statistics.median(pace for pace, _ in paces),
+        "served": ours_pace,
+        "plain": their_pace,
+        "of_offline": statistics.median(one.pace / pace for one, (pace, _) in zip(found, paces, strict=True)),
+        "of_offline_processor": statistics.median(
+            busy / one.processor for one, (_, busy) in zip(found, paces, strict=True)
+        ),
+        "of_plain": ours_pace / their_pace,
         "percentiles": [[each.percentile(share) for share in (0.5, 0.95, 0.99)] for each in (found[-1], peers[-1])],
         "alone": [lone, here, plain_lone],
     }
@@ -254,7 +274,9 @@ def show(found: dict[str, Any]) -> None:
     print(f"offline                  {found['offline']:8.1f}  {'':30}{here:8.1f}")
     print(f"regard serve             {found['served']:8.1f}  {ours}  {lone:8.1f}")
     print(f"FastAPI + HF generate    {found['plain']:8.1f}  {theirs}  {plain_lone:8.1f}")
-    print(f"served / offline {found['of_offline']:.2f}   served / plain {found['of_plain']:.2f}")
+    busy = found["of_offline_processor"]
+    print(f"served / offline {found['of_offline']:.2f} ({busy:.2f} by processor time, the clients' own included)")
+    print(f"served / plain {found['of_plain']:.2f}")
     print(f"a lone request takes {lone - here:+.1f} ms beside the call in this process")
 
 
