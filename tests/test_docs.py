@@ -48,6 +48,7 @@ def test_the_commands_of_a_document_run(name: str, desk: Path) -> None:
         "docs/families.md",
         "docs/figures.md",
         "docs/phrasebook.md",
+        "docs/race.md",
         "docs/scores.md",
         "docs/search.md",
         "docs/speed.md",
@@ -69,7 +70,7 @@ def test_the_recipe_in_the_document_is_one(desk: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "docs/data.md", "docs/families.md"]
+    "name", ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "docs/data.md", "docs/families.md", "docs/race.md"]
 )
 def test_every_link_leads_somewhere(name: str) -> None:
     links = re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / name).read_text(encoding="utf-8"))

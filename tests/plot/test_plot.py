@@ -12,7 +12,23 @@ from matplotlib.image import imread
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from regard.plot import Branch, Panel, Series, alignment, beam, curves, heads, lines, positions, render, save
+from regard.plot import (
+    Branch,
+    Growth,
+    Panel,
+    Quality,
+    Series,
+    alignment,
+    beam,
+    curves,
+    growth,
+    heads,
+    lengths,
+    lines,
+    positions,
+    render,
+    save,
+)
 from regard.plot.style import INK
 from regard.score import Alignment
 
@@ -37,6 +53,8 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "positions": lambda: positions(np.sin(np.outer(np.arange(9), np.arange(6)))),
     "curves": lambda: curves([Panel("loss", [Series("training", [1, 2, 3], [3.0, 2.0, 1.0])])]),
     "beam": lambda: beam(TREE),
+    "growth": lambda: growth([Growth("seconds", [Series("a", [32, 64], [1e-3, 4e-3])], "length n", [(48.0, "n = d")])]),
+    "lengths": lambda: lengths(["1–4", "5–9"], [3.0, 7.0], [Quality("one vector", [90.0, 40.0])], "BLEU"),
 }
 
 
@@ -182,3 +200,19 @@ def test_all_ink_of_a_picture_can_be_recoloured_by_a_page() -> None:
         text = render(figure, "svg", clear=True).decode()
         assert INK in text
         assert not re.search(r"fill: ?#000|stroke: ?#000", text)
+
+
+def test_a_slope_on_logarithmic_axes_is_an_exponent() -> None:
+    figure = growth([Growth("seconds", [Series("square", [2, 4, 8], [4.0, 16.0, 64.0])], "n")])
+    axes = figure.axes[0]
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+
+
+def test_a_cost_of_nothing_has_no_logarithm() -> None:
+    with pytest.raises(ValueError, match="'idle' has a value that is not above zero"):
+        growth([Growth("seconds", [Series("idle", [2, 4], [0.0, 1.0])], "n")])
+
+
+def test_a_system_without_a_score_for_every_length_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="one vector has 1 scores for 2 groups"):
+        lengths(["1–4", "5–9"], [3.0, 7.0], [Quality("one vector", [90.0])], "BLEU")

@@ -191,7 +191,7 @@ def test_the_report_holds_every_contender_and_needs_no_network(run_race: Run, tm
     assert [each["name"] for each in json.loads(told.read_text())["results"]] == [each.name for each in results]
     assert table.read_text().strip() == markdown(rows_of(results))
     names = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert {"lengths.svg", "lengths.png", "learning.svg", "map-soft.svg", "map-attention.png"} <= names
+    assert {"lengths.svg", "learning.svg", "map-soft.svg", "map-attention.svg"} <= names
 
 
 def test_the_board_ranks_by_score_and_says_in_lines_what_lasts(run_race: Run) -> None:

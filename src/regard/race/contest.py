@@ -19,6 +19,7 @@ import torch
 from regard.bundle import load_scores, save_scores
 from regard.race.entrants import Contender
 from regard.race.judging import Result, judge, load_result, trained
+from regard.recipe import Recipe
 from regard.train.events import Event, Finished
 from regard.train.journal import Journal
 from regard.train.loop import train
@@ -108,20 +109,27 @@ def _work(contender: Contender, run: Path, device: str, threads: int, told: Any)
 
 def contend(contender: Contender, run: Path, device: str = "auto") -> Iterator[Happening]:
     """One contender's part: trained, unless it was, and judged, unless it was."""
-    recipe = contender.recipe
+    recipe, lesson = contender.recipe, without_test(contender.recipe)
     known = load_result(run, recipe)
     if known is not None:
         yield Judged(known, fresh=False)
         return
-    if not trained(run, recipe):
+    if not trained(run, lesson):
         with Journal(run) as journal:
-            for event in train(recipe, run, device):
+            for event in train(lesson, run, device):
                 journal.write(event)
                 yield event
         if isinstance(event, Finished) and event.reason == "stopped":
             return
         save_scores(run, {**load_scores(run), "memory": peak_memory()})
     yield Judged(judge(contender.name, recipe, run, device), fresh=True)
+
+
+def without_test(recipe: Recipe) -> Recipe:
+    """The recipe as it is trained: the test text is the judge's, and need not be translated twice."""
+    if recipe.data.valid is None:
+        return recipe
+    return recipe.model_copy(update={"data": recipe.data.model_copy(update={"test": None})})
 
 
 def peak_memory() -> float:

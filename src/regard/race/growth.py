@@ -56,8 +56,7 @@ def write_complexity(folder: Path, cells: Sequence[Cell], traced: Sequence[Trace
     """Write the report of what was measured into a folder."""
     over_length, over_width = _over(cells, "length"), _over(cells, "width")
     for name, figure in (("over-length", over_length), ("over-width", over_width)):
-        for form in ("png", "svg"):
-            save(figure, folder / "figures" / f"complexity-{name}.{form}")
+        save(figure, folder / "figures" / f"complexity-{name}.svg")
     rows, crossings = table(cells, traced), crossings_of(cells)
     skipped = [cell for cell in cells if cell.skipped]
     sections = [
@@ -145,9 +144,10 @@ def _facts(cells: Sequence[Cell], device: str) -> list[tuple[str, str]]:
             "forward, one sequence, float32; the quickest of several; on a CPU by one thread, in its own time",
         ),
         ("FLOPs", "of matrix products, two for a multiplication and an addition"),
+        ("memory", "bytes kept for the way back besides weights and input"),
         (
-            "memory",
-            "bytes kept for the way back besides weights and input; the fused mixing keeps no n² weights, the layer does on a CPU",
+            "n² weights",
+            "are never kept by the fused kernel of the mixing; on a CPU the layer keeps them while it learns",
         ),
         ("convolution", f"k = {KERNEL}, with a gate, so twice as wide"),
         ("restricted", f"r = {2 * REACH + 1} in time, computed in blocks; {2 * SIGHT + 1} where paths are traced"),

@@ -1,4 +1,4 @@
-"""Results of a race in, its report out: `race.html`, `race.png`, `race.json`, and each figure as PNG and SVG."""
+"""Results of a race in, its report out: `race.html`, `race.png`, `race.json`, and each figure as SVG."""
 
 import json
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from regard.train.pictures import stacked
 
 HTML, PNG, JSON, TABLE = "race.html", "race.png", "race.json", "race.md"
 FIGURES = "figures"
+ABREAST = 3  # maps in a row of the picture
 ENOUGH = 10.0  # percent of sentences right to the letter, from which on they are what is drawn
 
 
@@ -29,8 +30,7 @@ def write_race(folder: Path, budget: Budget, results: Sequence[Result]) -> tuple
     learning, by_length, maps = _learning(rows), _by_length(rows), _maps(rows)
     figures = {"lengths": by_length, "learning": learning, **{f"map-{name}": each for name, each in maps.items()}}
     for name, figure in figures.items():
-        for form in ("png", "svg"):
-            save(figure, folder / FIGURES / f"{name}.{form}")
+        save(figure, folder / FIGURES / f"{name}.svg")
     sections = [
         ("Results", page.table(f"Each spent {budget}; the best BLEU is bold.", HEADS, _cells(rows), best(rows))),
         ("Quality against length", _figure(by_length, "Quality by length of the source", 1) + _lengths_table(rows)),
@@ -45,8 +45,8 @@ def write_race(folder: Path, budget: Budget, results: Sequence[Result]) -> tuple
     html = folder / HTML
     write_whole(html, page.page("The race", lead, sections).encode())
     pairs = list(maps.values())
-    rest = [pairs[at : at + 2] for at in range(0, len(pairs), 2)]
-    write_whole(folder / PNG, stacked([[by_length], [learning], *rest]))
+    rest = [pairs[at : at + ABREAST] for at in range(0, len(pairs), ABREAST)]
+    write_whole(folder / PNG, stacked([[by_length, learning], *rest]))
     told = {"budget": asdict(budget), "results": [asdict(each) for each in results]}
     write_whole(folder / JSON, json.dumps(told, ensure_ascii=False, indent=1).encode())
     write_whole(folder / TABLE, (markdown(rows) + "\n").encode())
