@@ -9,9 +9,9 @@ from contextlib import suppress
 import atheris
 
 from regard.serve.settings import Limits
-from regard.serve.wire import Pairs, Tokens, Translate, read
+from regard.serve.wire import Asked, Pairs, Tokens, Translate, read
 
-KINDS: tuple[type[Translate | Pairs | Tokens], ...] = (Translate, Pairs, Tokens)
+KINDS: tuple[type[Asked], ...] = (Translate, Pairs, Tokens)
 LIMITS = Limits(characters=500, sentences=5)
 
 

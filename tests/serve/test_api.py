@@ -19,7 +19,7 @@ WAYS: list[dict[str, Any]] = [
     {"mbr": 6, "seed": 1, "top_k": 5},
     {"constraints": ["Hund"], "prefix": "Das"},
     {"avoid": ["Hemd", "Euro"], "min_length": 3, "max_length": 30},
-    {"coverage_penalty": 0.2},
+    {"coverage_penalty": 0.2, "avoid": ["kostet"]},
     {"terms": {"shirt": "Kleid"}},
 ]
 

@@ -15,7 +15,7 @@ from tests.serve.talk import SECONDS, Server, read_all, started
 from regard.translator import Translator
 
 HERE = Path(__file__).parent
-TIME = 5.0
+TIME = 8.0
 
 
 @pytest.fixture(scope="module")

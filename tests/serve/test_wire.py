@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.serve.talk import SECONDS
 
 from regard.serve.settings import Limits
-from regard.serve.wire import Pairs, Tokens, Translate, read, schema
+from regard.serve.wire import Asked, Pairs, Tokens, Translate, read, schema
 from regard.translator import Options, Translator
 
 LIMITS = Limits(characters=300, sentences=4, beam=6)
-KINDS: tuple[type[Translate | Pairs | Tokens], ...] = (Translate, Pairs, Tokens)
+KINDS: tuple[type[Asked], ...] = (Translate, Pairs, Tokens)
 names = st.sampled_from([*Translate.model_fields, "target", "side", "path", "__class__"])
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 values = st.recursive(
@@ -37,7 +37,7 @@ def judged(body: bytes) -> None:
         assert len(refused.encode()) < 2000
         if not refused:
             assert asked.characters() <= LIMITS.characters
-            assert len(asked.pairs if isinstance(asked, Pairs) else asked.lines) <= LIMITS.sentences
+            assert asked.count() <= LIMITS.sentences
 
 
 @given(st.binary(max_size=200))

@@ -6,6 +6,8 @@
     gate      who may pass, how much a request may be, and what is counted of it
     queue     requests waiting for a model, and who takes them
     searching lines of many clients in one search
+    finishing from what was found to a translation
+    served    a model and its queue
     worker    a thread that takes lines from a queue and goes step by step with all of them
     waiting   from the event loop to the workers and back
     app       the routes

@@ -19,9 +19,10 @@ from regard.serve import answers, waiting
 from regard.serve.gate import Gate, body_of
 from regard.serve.meter import TEXT, Meter
 from regard.serve.queue import Chore, Line, Order, Queue, Ticket
+from regard.serve.served import Served, workers_of
 from regard.serve.settings import Limits, Settings
 from regard.serve.wire import Kind, Pairs, Tokens, Translate, read, schema
-from regard.serve.worker import Served, workers_of
+from regard.serve.worker import Worker, hire
 from regard.translator import Request as Wanted
 from regard.translator import Translator
 from regard.translator.given import Given
@@ -55,20 +56,23 @@ def make_app(translators: dict[str, Translator], settings: Settings) -> FastAPI:
         name: Served(name, each, Queue(limits.waiting, workers_of(each)), meter) for name, each in translators.items()
     }
 
+    staff: list[Worker] = []
+
     @asynccontextmanager
     async def working(app: FastAPI) -> AsyncIterator[None]:
-        for served in models.values():
-            served.start()
+        staff.extend(worker for served in models.values() for worker in hire(served))
         yield
         for served in models.values():
-            await asyncio.to_thread(served.stop)
+            served.queue.close()
+        for worker in staff:
+            await asyncio.to_thread(worker.join)
 
     app = FastAPI(title="regard", version=__version__, lifespan=working, redoc_url=None, description=_ABOUT)
-    app.state.meter, app.state.models = meter, models
+    app.state.meter = meter
     app.add_exception_handler(HTTPException, _problem)
     app.add_exception_handler(ClientDisconnect, _nobody)
     app.add_exception_handler(Exception, _fault)
-    routes = _Routes(models, limits)
+    routes = _Routes(models, staff, limits)
     for path, kind, handler, shape in (
         ("/translate", Translate, routes.translate, answers.Translations),
         ("/perplexity", Pairs, routes.perplexity, answers.Perplexity),
@@ -108,8 +112,8 @@ Requests of different clients are searched together; what is sent may be one lin
 class _Routes:
     """What is done for each path."""
 
-    def __init__(self, models: dict[str, Served], limits: Limits) -> None:
-        self.models, self.limits = models, limits
+    def __init__(self, models: dict[str, Served], staff: list[Worker], limits: Limits) -> None:
+        self.models, self.staff, self.limits = models, staff, limits
 
     async def translate(self, request: Request) -> Response:
         """Translate a line, or several: by a beam, with n-best, alignments, samples and constraints."""
@@ -162,7 +166,7 @@ class _Routes:
 
     async def health(self) -> Response:
         """Whether the server works: 503 where a worker has not moved for a minute."""
-        since = [worker.busy_since for served in self.models.values() for worker in served.workers]
+        since = [worker.busy_since for worker in self.staff]
         stuck = any(each is not None and time.monotonic() - each > STUCK for each in since)
         return _json({"status": "stuck" if stuck else "ready", "version": __version__}, 503 if stuck else 200)
 

@@ -1,6 +1,7 @@
 """Lines of many clients in one search: they come in while it runs, and leave it when they are done."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import takewhile
 from threading import Lock
@@ -16,7 +17,7 @@ from regard.text import END
 from regard.translator import Translator
 from regard.translator.engine import WatchedEngine
 from regard.translator.jobs import Job
-from regard.translator.searching import Found
+from regard.translator.searching import Found, find
 
 
 @dataclass(eq=False)
@@ -49,6 +50,22 @@ def kind_of(part: Part, translator: Translator) -> tuple[decode.Options, bool]:
     return going.line.options.search(translator.most), bool(going.jobs[at].wish.phrases)
 
 
+def engine_of(translator: Translator, options: decode.Options) -> Any:
+    """What steps: a coverage penalty asks where the model looks, which only the model itself can say."""
+    if not options.coverage_penalty:
+        return translator.engine
+    assert translator.look is not None, "whoever asks for it was asked first"
+    return WatchedEngine(translator.model, translator.look)
+
+
+def search_alone(
+    translator: Translator, jobs: Sequence[Job], options: decode.Options, watched: Lock
+) -> list[list[Hypothesis]]:
+    """Search for some jobs in a search of their own."""
+    with watched if options.coverage_penalty else nullcontext():
+        return find(engine_of(translator, options), jobs, options, translator.device)
+
+
 class Group:
     """All lines that are searched for in the same way: one search, whoever they belong to."""
 
@@ -56,11 +73,8 @@ class Group:
         """`watched` is held while a model is looked into, so that each sees its own."""
         self.translator, self.kind = translator, kind
         self.options = options = kind[0]
-        self.engine: Any = translator.engine
-        self.lock: Lock | None = None
-        if options.coverage_penalty:
-            assert translator.look is not None, "whoever asks for it was asked first"
-            self.engine, self.lock = WatchedEngine(translator.model, translator.look), watched
+        self.engine = engine_of(translator, options)
+        self.lock = watched if options.coverage_penalty else nullcontext()
         self.search: Search[Any] = Search(self.engine, options, translator.device)
         self.parts: dict[int, Part] = {}
 
@@ -92,11 +106,8 @@ class Group:
                 del self.parts[number]
         if not self.parts:
             return []
-        if self.lock is None:
+        with self.lock:
             self.search.advance()
-        else:
-            with self.lock:
-                self.search.advance()
         for number, (going, at) in self.parts.items():
             if going.line.order.streamed:
                 going.settled[at] = self.search.settled(number)

@@ -9,7 +9,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
 from regard.serve.queue import FullError, Order, Ticket
-from regard.serve.worker import FaultError, Served, Settled
+from regard.serve.served import FaultError, Served
+from regard.serve.worker import Settled
 from regard.translator import Translation
 from regard.translator.translation import nothing
 

@@ -4,6 +4,7 @@ Requests are strict: an unknown name, a number in quotes, a value that is no num
 refused, with what is wrong and where. Nothing in a request is ever taken for a path, an address or code.
 """
 
+from abc import ABC, abstractmethod
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,7 +17,7 @@ Lines = str | Annotated[list[str], Field(min_length=1)]
 Finite = Field(allow_inf_nan=False)
 
 
-class Asked(BaseModel):
+class Asked(BaseModel, ABC):
     """What every request may have."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -24,6 +25,14 @@ class Asked(BaseModel):
     model: str | None = Field(
         None, max_length=200, description="Name of a model of this server; the first if not told."
     )
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many lines, or pairs, there are."""
+
+    @abstractmethod
+    def characters(self) -> int:
+        """How much text there is."""
 
 
 class Translate(Asked):
@@ -68,6 +77,10 @@ class Translate(Asked):
     def lines(self) -> list[str]:
         """The lines, also where there is one."""
         return [self.source] if isinstance(self.source, str) else self.source
+
+    def count(self) -> int:
+        """How many lines there are."""
+        return len(self.lines)
 
     def characters(self) -> int:
         """How much text there is."""
@@ -123,6 +136,10 @@ class Pairs(Asked):
     source: Lines = Field(description="A line, or several.", examples=["I can go alone"])
     target: Lines = Field(description="Its translation, or that of each.", examples=["Ich kann allein gehen"])
 
+    def count(self) -> int:
+        """How many pairs there are."""
+        return len(self.pairs)
+
     def characters(self) -> int:
         """How much text there is."""
         return sum(len(line) for pair in self.pairs for line in pair)
@@ -147,12 +164,16 @@ class Tokens(Asked):
         """The lines, also where there is one."""
         return [self.source] if isinstance(self.source, str) else self.source
 
+    def count(self) -> int:
+        """How many lines there are."""
+        return len(self.lines)
+
     def characters(self) -> int:
         """How much text there is."""
         return sum(map(len, self.lines))
 
 
-Kind = TypeVar("Kind", bound=Translate | Pairs | Tokens)
+Kind = TypeVar("Kind", bound=Asked)
 
 
 def read(kind: type[Kind], body: bytes, limits: Limits) -> Kind:
@@ -161,8 +182,7 @@ def read(kind: type[Kind], body: bytes, limits: Limits) -> Kind:
         asked = kind.model_validate_json(body)
     except ValidationError as error:
         raise ValueError("; ".join(_told(each) for each in error.errors(include_url=False)[:5])) from None
-    count = len(asked.pairs if isinstance(asked, Pairs) else asked.lines)
-    if count > limits.sentences:
+    if (count := asked.count()) > limits.sentences:
         raise ValueError(f"there are {count} lines, and this server allows {limits.sentences}; send them in parts")
     if asked.characters() > limits.characters:
         raise ValueError(

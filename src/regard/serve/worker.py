@@ -6,28 +6,26 @@ fails altogether answers for what it had taken, and begins anew.
 """
 
 import logging
+import os
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from threading import Lock, Thread
+from dataclasses import dataclass
+from threading import Thread
 from time import monotonic
 
 import torch
 
 from regard.decode import Hypothesis
-from regard.models.fast.engine import OwnEngine
-from regard.serve.meter import Meter
-from regard.serve.queue import Chore, Queue, Ticket
-from regard.serve.searching import Going, Group, Part, kind_of
-from regard.translator import Translation, Translator
-from regard.translator.alignment import Weights
-from regard.translator.assembling import assemble
-from regard.translator.given import Given, weigh
+from regard.serve.finishing import checked, finished
+from regard.serve.queue import Chore, Ticket
+from regard.serve.searching import Going, Group, Part, kind_of, search_alone
+from regard.serve.served import FaultError, Served
+from regard.translator import Translation
 from regard.translator.jobs import jobs
-from regard.translator.searching import Found, by_risk, find, find_avoiding, find_patiently
 from regard.translator.translation import nothing
 
 log = logging.getLogger(__name__)
+DEBUG = bool(os.environ.get("REGARD_DEBUG"))
 
 ROOM = 8192
 """Source tokens times rows that a worker has under way, which bounds its memory whatever is asked for."""
@@ -35,67 +33,6 @@ ROWS = 640
 """Rows under way: each has a log-probability for every token of the vocabulary."""
 BROKEN = "\ufffd"
 """What a character looks like while only some of its bytes are told."""
-CELLS = 1 << 18
-"""Weights of a head looked at in one pass."""
-
-
-class FaultError(Exception):
-    """Something went wrong here, not with what was asked."""
-
-
-@dataclass(eq=False)
-class Served:
-    """A model, its queue and its workers."""
-
-    name: str
-    translator: Translator
-    queue: Queue
-    meter: Meter
-    watched: Lock = field(default_factory=Lock)
-    workers: list["Worker"] = field(default_factory=list)
-
-    def start(self) -> None:
-        """Let the workers come."""
-        self.meter.watch(self.name, lambda: self.queue.waiting, lambda: self.queue.running)
-        self.workers = [Worker(self, number) for number in range(self.queue.workers)]
-        for worker in self.workers:
-            worker.start()
-
-    def stop(self) -> None:
-        """Let the workers finish what there is, and wait for them."""
-        self.queue.close()
-        for worker in self.workers:
-            worker.join()
-
-    def weights(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Weights]:
-        """Where each target token of some pairs looked, a few pairs at a time."""
-        look, found = self.translator.look, list[Weights]()
-        assert look is not None, "whoever asks for it was asked first"
-        for some in _bites(pairs):
-            with self.watched:
-                found += [look.weights(each) for each in self.translator.force(some, looks=True)]
-        return found
-
-    def weigh(self, pairs: Sequence[tuple[str, str]], alignments: bool) -> list[Given]:
-        """What the model makes of given pairs; those it was not made for are refused, as their weights grow fast."""
-        translator, both = self.translator, self.translator.tokenizers
-        sides = ((both.source, translator.longest), (both.target, 2 * translator.longest))
-        for pair in pairs:
-            for line, (tokenizer, most) in zip(pair, sides, strict=True):
-                if (count := len(tokenizer.encode(line))) > most:
-                    raise ValueError(f"{line[:40]!r}… has {count} tokens, and at most {most} are weighed; cut it")
-        found: list[Given] = []
-        for pair in pairs:
-            with self.watched:
-                found += weigh(translator, [pair], alignments)
-        return found
-
-
-def workers_of(translator: Translator) -> int:
-    """How many workers a model has: one where the engine is the model itself, whose insides others may look at."""
-    engine = translator.engine
-    own = isinstance(engine, OwnEngine) and engine.model is translator.model
-    return 1 if own or engine is translator.model else translator.workers
 
 
 class Worker(Thread):
@@ -125,7 +62,7 @@ class Worker(Thread):
                     pass
                 return
             except BaseException:
-                log.exception("a worker of %s failed and begins anew", self.served.name)
+                log.exception("a worker of %s failed and begins anew", self.served.name, exc_info=DEBUG)
                 self.served.meter.faults.labels(self.served.name).inc()
                 for ticket in list(self.taken):
                     self._over(ticket, FaultError("the worker failed; ask again"))
@@ -224,7 +161,7 @@ class Worker(Thread):
 
     def _apart(self, group: Group) -> None:
         """A step failed, and nobody knows for whose sake: each is searched for by itself, and answers for itself."""
-        log.warning("a search of %d lines failed; each is tried by itself", len(group.parts), exc_info=True)
+        log.warning("a search of %d lines failed; each is tried by itself", len(group.parts), exc_info=DEBUG)
         self.served.meter.faults.labels(self.served.name).inc()
         parts, group.parts = list(group.parts.values()), {}
         for part in parts:
@@ -232,7 +169,7 @@ class Worker(Thread):
             if going.line.order.gone:
                 continue
             try:
-                (found,) = find(group.engine, [going.jobs[at]], group.options, self.translator.device)
+                (found,) = search_alone(self.translator, [going.jobs[at]], group.options, self.served.watched)
             except Exception as error:
                 log.warning("a line could not be translated: %s: %s", type(error).__name__, error)
                 self._over(going.line, FaultError("this line could not be translated"))
@@ -242,45 +179,16 @@ class Worker(Thread):
     def _note(self, done: Sequence[tuple[Part, list[Hypothesis]]]) -> None:
         """Keep what was found for parts, and finish the lines that have all of theirs."""
         for (going, at), hypotheses in done:
-            going.found[at] = self._checked(going, at, hypotheses)
+            going.found[at] = checked(self.served, going, at, hypotheses)
         complete = [going for going in {going: None for (going, _), _ in done} if len(going.found) == len(going.jobs)]
         for going in complete:
             if going.line in self.taken:
                 if going.line.order.streamed:
                     self._tell(going)
                 try:
-                    self._over(going.line, self._finished(going))
+                    self._over(going.line, finished(self.served, going))
                 except Exception as error:
                     self._over(going.line, error)
-
-    def _checked(self, going: Going, at: int, hypotheses: list[Hypothesis]) -> Found:
-        """What was found, if it keeps what was asked for; if not, what another search finds."""
-        job, options = going.jobs[at], going.line.options
-        told, first = options.search(self.translator.most), [hypotheses]
-
-        def search(some: Sequence[object]) -> list[Found]:
-            if first:
-                return find_patiently([job], lambda _: [first.pop()])
-            again = [each for each in some if isinstance(each, type(job))]
-            return find_patiently(again, lambda each: find(self.translator.engine, each, told, self.translator.device))
-
-        (found,) = find_avoiding([job], self.translator.tokenizers.target, search)
-        if options.mbr and not isinstance(found, Exception):
-            return by_risk(found, self.translator.tokenizers.target, options.nbest)
-        return found
-
-    def _finished(self, going: Going) -> Translation:
-        """The translation of a line all of whose parts are done."""
-        faults = [each for each in going.found.values() if isinstance(each, Exception)]
-        if faults:
-            raise faults[0]
-        parts = [(job, going.found[at]) for at, job in enumerate(going.jobs)]
-        ranked = [(job, each) for job, each in parts if not isinstance(each, Exception)]
-        pairs = [(job.ids, one.tokens) for job, each in ranked for one in each]
-        wanted = going.line.options.alignments
-        looked = iter(self.served.weights(pairs) if wanted else [None] * len(pairs))
-        whole = [(job, [(one, next(looked)) for one in each]) for job, each in ranked]
-        return assemble(going.line.request.line, whole, self.translator.tokenizers)
 
     def _tell(self, going: Going) -> None:
         """Say the tokens that are settled since the last time."""
@@ -313,15 +221,10 @@ class Settled:
     text: str
 
 
-def _bites(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[tuple[Sequence[int], Sequence[int]]]]:
-    """Pairs a few at a time, by the weights their attention has."""
-    bites: list[list[tuple[Sequence[int], Sequence[int]]]] = []
-    cells = CELLS
-    for pair in pairs:
-        size = (len(pair[0]) + 1) * (len(pair[1]) + 1)
-        cells += size
-        if cells > CELLS:
-            bites.append([])
-            cells = size
-        bites[-1].append(pair)
-    return bites
+def hire(served: Served) -> list[Worker]:
+    """The workers of a model, at work."""
+    served.meter.watch(served.name, lambda: served.queue.waiting, lambda: served.queue.running)
+    staff = [Worker(served, number) for number in range(served.queue.workers)]
+    for worker in staff:
+        worker.start()
+    return staff
