@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 COMMANDS = [[], ["demo"], ["prepare"], ["tokens"], ["phrasebook"], ["score"], ["recipe"]]
-COMMANDS += [["translate"], ["evaluate"], ["align"], ["perplexity"]]
+COMMANDS += [["train"], ["translate"], ["evaluate"], ["align"], ["perplexity"], ["serve"], ["race"]]
 COMMANDS += [["recipe", each] for each in ("show", "check", "explain", "schema")]
 
 
