@@ -39,7 +39,6 @@ from regard.data.phrasebook import phrases
 from regard.files import read_lines
 from regard.models import fast
 from regard.models.fast.parts import blocks_of, stacks_of
-from regard.models.fast.static import StaticEngine
 from regard.models.outline import Outline
 from regard.models.seq2seq import Seq2Seq
 from regard.models.weight_map import MARIAN, Rule, export_weights
@@ -95,9 +94,6 @@ def regard(setting: Setting, precision: fast.Precision) -> Translate:
 
     def one(batch: Batch, beam: int) -> int:
         most = setting.most(batch) - 1
-        if isinstance(engine, StaticEngine) and beam == 1:
-            found = engine.greedy(Ragged.from_list(batch), START, -1 if setting.fixed else END, most + 1)
-            return sum(len(tokens) for tokens, _ in found)
         limits = decode.Limits(least=most if setting.fixed else 0, most=most)
         options = decode.Options(START, END, beam=beam, limits=limits)
         with torch.inference_mode():

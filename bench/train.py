@@ -14,7 +14,6 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -159,14 +158,19 @@ def theirs(pairs: Pairs, asked: argparse.Namespace, device: torch.device, precis
     """A plain loop around somebody's model."""
     torch.manual_seed(DROPOUT_SEED)
     outline: Outline = steps.SIZES[asked.size]
-    forward: Callable[[Tensor, Tensor], Tensor]
     model: nn.Module
     if kind == "torch":
         body = model = steps.TorchTransformer(outline, asked.vocabulary).to(device)
-        forward = lambda source, target: body(source, target, source == steps.PADDING)  # noqa: E731
+
+        def forward(source: Tensor, target: Tensor) -> Tensor:
+            logits: Tensor = body(source, target, source == steps.PADDING)
+            return logits
     else:
         model = steps.marian_model(outline, asked.vocabulary, device)
-        forward = partial(steps.marian_logits, model)
+
+        def forward(source: Tensor, target: Tensor) -> Tensor:
+            return steps.marian_logits(model, source, target)
+
     optimiser = AdamW(model.parameters(), RATE, (0.9, 0.98), 1e-9, fused=True)
     loader = DataLoader(Padded(pairs, asked.tokens), None, num_workers=1, pin_memory=device.type == "cuda")
     source = endless(loader)

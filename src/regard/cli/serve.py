@@ -94,7 +94,7 @@ def _keep_few_kernels() -> None:
     """Let torch keep fewer of the kernels it makes for each size of a batch.
 
     Batches of a server have every size there is. Kept by the thousand, as torch does unless told before it is loaded,
-    kernels took 900 MiB after ten thousand requests; so few, memory stays flat, for a tenth of the time at most.
+    kernels took 900 MiB after ten thousand requests; so few, memory stays flat, for about a tenth more time.
     """
     for name, count in (("LRU_CACHE_CAPACITY", 128), ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", 256)):
         os.environ.setdefault(name, str(count))
