@@ -6,7 +6,6 @@ from typing import Any, Protocol, runtime_checkable
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.nn.embedding import Embedding
 from regard.nn.ragged import Layout, Ragged
 
 State = Any
@@ -29,8 +28,6 @@ class Memory:
 class Encoder(Protocol):
     """Reads sources."""
 
-    embedding: Embedding
-
     def encode(self, tokens: Ragged) -> Memory:
         """What is left of each source."""
 
@@ -38,8 +35,6 @@ class Encoder(Protocol):
 @runtime_checkable
 class Decoder(Protocol):
     """Writes targets, all at once where they are known, else step by step."""
-
-    embedding: Embedding
 
     def __call__(self, tokens: Ragged, memory: Memory) -> Float[Tensor, "N D"]:
         """The state of every target token, from which the next one is told."""

@@ -62,7 +62,7 @@ class Translator:
         self.engine: Engine = engine or model
         # A model that may be watched or trained is nobody else's; engines are made to be shared.
         self.workers = max(2, os.cpu_count() or 1) if engine is not None and self.device.type == "cpu" else 1
-        self.reads, self.most = (_limit(part.embedding) for part in (model.encoder, model.decoder))
+        self.reads, self.most = (_limit(model, side) for side in ("encoder", "decoder"))
         self.longest = min(longest, self.reads)
 
     @classmethod
@@ -275,8 +275,10 @@ def budget(device: torch.device) -> int:
     return 16_384 if device.type == "cpu" else 262_144
 
 
-def _limit(embedding: Embedding) -> int:
+def _limit(model: Seq2Seq, side: str) -> int:
     """Tokens a side may have besides its begin or end symbol."""
+    embedding = model.get_submodule(f"{side}.embedding")
+    assert isinstance(embedding, Embedding)
     limit = None if embedding.position is None else embedding.position.limit
     return FARTHEST if limit is None else limit - 1
 
