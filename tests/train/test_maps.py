@@ -49,6 +49,6 @@ def test_gold_links_go_with_their_map(translator: Translator) -> None:
 
 def test_a_model_that_does_not_look_has_no_maps(translator: Translator) -> None:
     blind = Translator(translator.model, translator.tokenizers)
-    blind.look = None
+    blind.aligned_by = None
     assert attention_maps(blind, PAIRS) == []
     assert attention_maps(translator, []) == []

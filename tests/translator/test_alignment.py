@@ -92,7 +92,7 @@ def test_what_is_chosen_makes_no_more_errors_than_the_default(translator: Transl
     assert gold is not None
 
     def errors(look: Look | None) -> float:
-        told = Translator(translator.model, translator.tokenizers, look=look)
+        told = Translator(translator.model, translator.tokenizers, aligned_by=look)
         return alignment_error_rate([each.alignment or () for each in weigh(told, pairs, alignments=True)], gold).aer
 
     assert errors(choose_look(translator, pairs, gold)) < errors(Look.default(cross_taps(translator.model)))

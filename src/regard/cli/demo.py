@@ -152,16 +152,16 @@ def _show_alignments(translator: "Translator", folder: Path, to: str, count: int
     from regard.translator.given import choose_look, weigh
 
     _head("4. Which word became which: links read from the attention")
-    translator.look = choose_look(translator, *_links(list(phrases(to, "valid", count))))
-    save_scores(folder, {**load_scores(folder), "alignment": translator.look.to_scores()})
+    translator.aligned_by = choose_look(translator, *_links(list(phrases(to, "valid", count))))
+    save_scores(folder, {**load_scores(folder), "alignment": translator.aligned_by.to_scores()})
     pairs, gold = _links([lectures(to)[number] for number in DRAWN])
     for given, truth in list(zip(weigh(translator, pairs, alignments=True), gold, strict=True))[:2]:
         _show_links(given.source.split(), given.target.split(), set(given.alignment or ()), truth)
     asked, meant = _links(list(phrases(to, "test", count)))
     found = [given.alignment or () for given in weigh(translator, asked, alignments=True)]
-    head = "all heads" if translator.look.head is None else f"head {translator.look.head + 1}"
+    head = "all heads" if translator.aligned_by.head is None else f"head {translator.aligned_by.head + 1}"
     typer.echo(f"\n{alignment_error_rate(found, meant)}")
-    typer.echo(f"read from {translator.look.tap}, {head}: of all, these align {count} validation pairs best")
+    typer.echo(f"read from {translator.aligned_by.tap}, {head}: of all, these align {count} validation pairs best")
     return attention_maps(translator, pairs, gold)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from typing import Generic
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from regard.decode.choose import Best, Candidates, Chooser, Diverse, Greedy, going_on
@@ -23,16 +23,13 @@ from regard.decode.constraints import Constrained
 from regard.decode.forbid import Rules
 from regard.decode.greedy import GLANCE, GreedySearch, is_plain
 from regard.decode.hypothesis import Hypothesis
+from regard.decode.judge import Judge
 from regard.decode.live import Live, join
 from regard.decode.options import Options, Wish
-from regard.decode.penalty import coverage, divisor
 from regard.decode.sample import Sample
 from regard.decode.stepper import Attender, Joiner, Shortlister, State, Stepper
 from regard.decode.tree import Forest, Tree
 from regard.decode.trellis import ROOT, Trellis
-
-Layer = tuple[Tensor, Tensor, Tensor]
-"""What a step adds to the trellis: the row each row goes on from, its token, and the token's log-probability."""
 
 
 class Search(Generic[State]):
@@ -40,8 +37,7 @@ class Search(Generic[State]):
 
     rules: Rules
     chooser: Chooser
-    first_B1: Tensor
-    """The first row of each beam."""
+    judge: Judge
 
     def __init__(
         self,
@@ -94,7 +90,10 @@ class Search(Generic[State]):
             return
         self._move()
         enough = self._shortlist()
-        layer = self._decide(self._ask()) if enough is None else self._decide_on_list(enough)
+        found = self._ask() if enough is None else self._ask_for_list(enough)
+        if self.forest is not None:
+            self._record(found)
+        layer = self.judge.decide(found, self.trellis.last)
         self.trellis.push(*layer)
         self.moves_R = None if self.chooser.independent else layer[0]
         self.steps += 1
@@ -108,7 +107,7 @@ class Search(Generic[State]):
         if not self.wishes:
             return []
         last = self.steps >= self.deadline
-        look = self.has_ended and (self.device.type == "cpu" or self.steps % GLANCE == 0)
+        look = self.judge.has_ended and (self.device.type == "cpu" or self.steps % GLANCE == 0)
         if not last and not look:
             return []
         done = self.live.done_B.view(-1, self.options.groups).all(1).tolist()
@@ -129,7 +128,7 @@ class Search(Generic[State]):
         """The tokens that every hypothesis of a sentence, live or ended, begins with: they are final."""
         live, place = self.live, self.numbers.index(number)
         begin, end = place * self.options.groups, (place + 1) * self.options.groups
-        rows = (self.first_B1 + torch.arange(live.total_BW.shape[1], device=self.device))[begin:end]
+        rows = (self.judge.first_B1 + torch.arange(live.total_BW.shape[1], device=self.device))[begin:end]
         alive = rows[live.total_BW[begin:end] > -torch.inf].tolist()
         ended = live.score_BN[begin:end] > -torch.inf
         places = zip(live.layer_BN[begin:end][ended].tolist(), live.row_BN[begin:end][ended].tolist(), strict=True)
@@ -153,83 +152,13 @@ class Search(Generic[State]):
             return None
         return None if self.options.coverage_penalty else self.chooser.reach(self.live.total_BW.shape[1]) + spare
 
-    def _decide_on_list(self, reach: int) -> Layer:
-        """Ask for the best few tokens of each row, and decide among them."""
+    def _ask_for_list(self, reach: int) -> Candidates:
+        """Ask for the best few tokens of each row, and pick candidates among them."""
         assert self.shortlister is not None, "there is somebody to ask"
         logprob_RK, token_RK, self.state = self.shortlister.top(self.live.token_BW.flatten(), self.state, reach)
         self.rules.lengths.pass_by()
         assert isinstance(self.chooser, Best | Greedy), "only these need no more"
-        found = self.chooser.among(self.rules.strike(logprob_RK, token_RK), token_RK, self.live)
-        return self._decide(found)
-
-    def _decide(self, found: Candidates) -> Layer:
-        """Take out what ended, go on with the best of the others, and see who is done."""
-        ended_BK = found.token_BK == self.options.end
-        # Only a CPU is asked whether anything ended: an answer from a device would have to be waited for.
-        some_ended = self.device.type != "cpu" or bool(ended_BK.any())
-        if some_ended:
-            self._take_out(found, ended_BK)
-        added = self._go_on(found, ended_BK if some_ended else None)
-        if self.has_ended:
-            self._close()
-        return added
-
-    def _take_out(self, found: Candidates, ended_BK: Bool[Tensor, "B K"]) -> None:
-        """Rank what ended among the best that ended before. To count, it must be among the W first candidates."""
-        live, rows = self.live, self.live.total_BW.shape[1]
-        found = found.first(rows)
-        score_BW = torch.where(ended_BK[:, :rows], self._scores(found), -torch.inf)
-        live.ended_B = live.ended_B + (score_BW > -torch.inf).sum(1)
-        row_BW = found.parent_BK + self.first_B1
-        layer_BW = torch.full_like(row_BW, self.trellis.last)
-        live.ends(score_BW, found.total_BK, found.logprob_BK, layer_BW, row_BW)
-        self.has_ended = True
-
-    def _go_on(self, found: Candidates, ended_BK: Bool[Tensor, "B K"] | None) -> Layer:
-        """Let the first W candidates that did not end be the live hypotheses."""
-        live, rows = self.live, self.live.total_BW.shape[1]
-        if self.forest is not None:
-            self._record(found)
-        if ended_BK is None or self.chooser.independent:
-            found = found.first(rows)
-        else:
-            found = found.at(going_on(ended_BK, rows))
-        total_BW = found.total_BK
-        if ended_BK is not None:
-            total_BW = total_BW.masked_fill(found.token_BK == self.options.end, -torch.inf)
-        live.goes_on(found.parent_BK, found.token_BK, total_BW)
-        return (found.parent_BK + self.first_B1).flatten(), found.token_BK.flatten(), found.logprob_BK.flatten()
-
-    def _close(self) -> None:
-        """A beam is done when none of its live hypotheses can still become one of the best, or none lives."""
-        live, options, rows = self.live, self.options, self.live.total_BW.shape[1]
-        best_B = live.total_BW.amax(1)
-        if options.sampling is not None:
-            live.done_B = best_B == -torch.inf
-        elif options.stopping == "full" or rows == 1:  # a beam of one is greedy: its end is the end
-            live.done_B = (live.ended_B >= rows) | (best_B == -torch.inf)
-        else:
-            live.done_B = live.score_BN[:, -1] >= best_B / self._best_divisor()
-        # Whoever is done but stays a while must not find more: company would change what is found.
-        live.total_BW = live.total_BW.masked_fill(live.done_B[:, None], -torch.inf)
-
-    def _scores(self, found: Candidates) -> Float[Tensor, "B K"]:
-        """What candidates score, penalties applied."""
-        live = self.live
-        score_BK = found.total_BK / self.divisor_T[live.length_B + 1][:, None]
-        if self.options.coverage_penalty:
-            lost_BW = coverage(live.received_BWS, self.source_B, self.options)
-            score_BK = score_BK + lost_BW.gather(1, found.parent_BK)
-        return score_BK
-
-    def _best_divisor(self) -> Float[Tensor, " B"]:
-        """What a live hypothesis's log-probability is divided by at best.
-
-        The log-probability can only fall and a coverage penalty only subtract, so no score can become higher than if
-        the rest cost nothing and had the length that suits it: the greatest if length is rewarded, else the least.
-        """
-        rewarded = self.options.length_penalty >= 0
-        return self.limit_divisor_B if rewarded else self.divisor_T[self.live.length_B + 1]
+        return self.chooser.among(self.rules.strike(logprob_RK, token_RK), token_RK, self.live)
 
     def _move(self) -> None:
         """Let the stepper follow where rows went; put off until its next step, so that it moves only once."""
@@ -244,7 +173,7 @@ class Search(Generic[State]):
         rows = self.live.total_BW.shape[1]
         going_BW = found.parent_BK if self.chooser.independent else going_on(ended_BK, rows)
         fates = ended_BK, going_BW
-        self.forest.grow(self.numbers, found, self._scores(found), fates, self.live.length_B)
+        self.forest.grow(self.numbers, found, self.judge.scores(found), fates, self.live.length_B)
 
     def _hypotheses(self, sentences: list[int]) -> list[tuple[int, list[Hypothesis]]]:
         """The best hypotheses of some sentences, with their numbers."""
@@ -290,18 +219,12 @@ class Search(Generic[State]):
         wishes = [wish for wish in self.wishes for _ in range(groups)]
         lengths = [self.steps - step for step, _ in self.born for _ in range(groups)]
         most = [options.limits.of(wish)[1] + 1 for wish in wishes]
-        # Lengths are few and known, so what scores are divided by is looked up rather than computed in each step.
-        self.divisor_T = divisor(torch.arange(max(most) + 3, device=self.device), options)
-        self.limit_divisor_B = self.divisor_T[torch.tensor(most, device=self.device)]
-        self.source_B = torch.tensor([wish.source for wish in wishes], device=self.device)
         self.deadline = self.steps + max(one - length for one, length in zip(most, lengths, strict=True))
         self.rules = Rules(wishes, lengths, options, self.device)
         self.chooser = _chooser(wishes, options, self.device)
         if self.rules.look_back or isinstance(self.chooser, Constrained):
             self.live.remember(max(most) + 1)
-        beams, rows = self.live.total_BW.shape
-        self.first_B1 = torch.arange(0, beams * rows, rows, device=self.device)[:, None]
-        self.has_ended = self.device.type != "cpu" or bool((self.live.ended_B > 0).any())
+        self.judge = Judge(self.live, options, wishes, self.chooser.independent)
 
     def _spread(self, sentences: list[int], each: int) -> Int[Tensor, " N"]:
         """The beams or rows of some sentences, so many each."""

@@ -217,10 +217,10 @@ def by_length(sources: Sequence[str], said: Sequence[str], meant: Sequence[str],
 
 def _error_rate(translator: Translator, recipe: Recipe, pairs: Pairs, gold: Sequence[Alignment] | None) -> float | None:
     """The error rate of links read where they are best on validation text; none where there is nothing to read."""
-    if gold is None or translator.look is None:
+    if gold is None or translator.aligned_by is None:
         return None
     if recipe.data.valid is not None:
-        translator.look = choose_look(translator, *linked_pairs(recipe.data.valid, recipe, ENOUGH))
+        translator.aligned_by = choose_look(translator, *linked_pairs(recipe.data.valid, recipe, ENOUGH))
     found = [given.alignment or () for given in weigh(translator, pairs[:ALIGNED], alignments=True)]
     return alignment_error_rate(found, gold[:ALIGNED]).aer
 

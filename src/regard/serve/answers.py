@@ -160,6 +160,6 @@ def facts(name: str, translator: Translator) -> dict[str, Any]:
         "longest": translator.longest,
         "device": str(translator.device),
         "precision": engine.precision if isinstance(engine, FastEngine) else "float32",
-        "aligns": translator.look is not None,
+        "aligns": translator.aligned_by is not None,
         "symbols": list(both.source.settings.symbols),
     }

@@ -54,8 +54,8 @@ def engine_of(translator: Translator, options: decode.Options) -> Any:
     """What steps: a coverage penalty asks where the model looks, which only the model itself can say."""
     if not options.coverage_penalty:
         return translator.engine
-    assert translator.look is not None, "whoever asks for it was asked first"
-    return WatchedEngine(translator.model, translator.look)
+    assert translator.aligned_by is not None, "whoever asks for it was asked first"
+    return WatchedEngine(translator.model, translator.aligned_by)
 
 
 def search_alone(

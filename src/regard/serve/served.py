@@ -31,7 +31,7 @@ class Served:
 
     def weights(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Weights]:
         """Where each target token of some pairs looked, a few pairs at a time."""
-        look, found = self.translator.look, list[Weights]()
+        look, found = self.translator.aligned_by, list[Weights]()
         assert look is not None, "whoever asks for it was asked first"
         for some in _bites(pairs):
             with self.watched:

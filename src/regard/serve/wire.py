@@ -103,10 +103,10 @@ class Translate(Asked):
             told["beam"] = max(self.nbest, translator.options.beam)
         if self.stream and (self.avoid or self.mbr):
             raise ValueError("what is avoided or chosen among samples is known at the end only; ask without stream")
-        if self.alignments and translator.look is None:
+        if self.alignments and translator.aligned_by is None:
             raise ValueError("this model's decoder does not look at its source by weights, so it cannot align words")
         options = translator.options.told(**told, terms=Terms(self.terms or {}))
-        if options.coverage_penalty and translator.look is None:
+        if options.coverage_penalty and translator.aligned_by is None:
             raise ValueError("a coverage penalty asks where a model looks, and this one has no attention")
         return options
 

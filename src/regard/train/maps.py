@@ -24,7 +24,7 @@ def attention_maps(
     What a word gave to the end symbol is left out, so a row may sum to less than one. A model that does not look at its
     source by weights has no maps.
     """
-    if translator.look is None or not pairs:
+    if translator.aligned_by is None or not pairs:
         return []
     both = translator.tokenizers
     sides = [(read(source, both.source), read(target, both.target, target=True)) for source, target in pairs]
@@ -33,7 +33,7 @@ def attention_maps(
     for number, (pair, each, (source, target)) in enumerate(zip(pairs, forced, sides, strict=True)):
         columns, rows = (tuple(line[start:end] for start, end in words(line)) for line in pair)
         weights = np.zeros((len(rows), len(columns)))
-        table = by_word(translator.look.weights(each), source[1], target[1])
+        table = by_word(translator.aligned_by.weights(each), source[1], target[1])
         weights[: table.shape[0], : table.shape[1]] = table
         maps.append(AttentionMap(columns, rows, weights, gold[number] if gold else None))
     return maps

@@ -89,7 +89,7 @@ class Total:
 
 def weigh(translator: Translator, pairs: Iterable[Pair], alignments: bool = False) -> Iterator[Given]:
     """What the model makes of pairs of lines, in their order, in bounded memory."""
-    look = translator.look
+    look = translator.aligned_by
     if alignments and look is None:
         raise ValueError("this model's decoder does not look at its source by weights, so it cannot align words")
     coming, before = iter(pairs), 0
@@ -130,8 +130,8 @@ def _gold(phrase: Phrase, shift: int) -> Alignment:
 
 def choose_look_for(translator: Translator, recipe: Recipe) -> Look | None:
     """Where alignments are best read from, judged on the recipe's validation text; none where that cannot be told."""
-    if recipe.data.valid is None or translator.look is None:
-        return translator.look
+    if recipe.data.valid is None or translator.aligned_by is None:
+        return translator.aligned_by
     return choose_look(translator, *pairs_of(recipe.data.valid, recipe, ENOUGH))
 
 

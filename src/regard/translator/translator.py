@@ -49,16 +49,17 @@ class Translator:
         decoding: Decode | None = None,
         *,
         longest: int = 256,
-        look: Look | None = None,
+        aligned_by: Look | None = None,
         engine: Engine | None = None,
     ) -> None:
         """Translate by a model as it is now, or by an `engine` made from it.
 
-        `longest` is how many source tokens the model has learned to read; `look` is where alignments are read from.
+        `longest` is how many source tokens the model has learned to read; `aligned_by` is the attention that alignments
+        are read from.
         """
         self.model, self.tokenizers = model, tokenizers
         self.options = Options.from_recipe(decoding or Decode())
-        self.look = look or Look.default(cross_taps(model))
+        self.aligned_by = aligned_by or Look.default(cross_taps(model))
         self.engine: Engine = engine or model
         # A model that may be watched or trained is nobody else's; engines are made to be shared.
         self.workers = max(2, os.cpu_count() or 1) if engine is not None and self.device.type == "cpu" else 1
@@ -74,7 +75,7 @@ class Translator:
             bundle.tokenizers,
             bundle.recipe.decode,
             longest=bundle.recipe.data.longest,
-            look=Look.from_scores(bundle.scores, cross_taps(bundle.model)),
+            aligned_by=Look.from_scores(bundle.scores, cross_taps(bundle.model)),
             engine=make_engine(bundle.model, device, precision),
         )
 
@@ -113,7 +114,7 @@ class Translator:
         that reads ahead no more than a window. A line that cannot be translated is an error; among others it gives an
         empty translation that says its fault, and a warning.
         """
-        options = self.options.told(**{"alignments": self.look is not None, **told})
+        options = self.options.told(**{"alignments": self.aligned_by is not None, **told})
         if isinstance(text, str | Request):
             (one,) = self.stream([text], options)
             if one.fault:
@@ -218,17 +219,17 @@ class Translator:
         """What steps: a coverage penalty asks where, and only a model of its own can be watched."""
         if not options.coverage_penalty:
             return self.engine
-        if self.look is None or isinstance(self.engine, EnsembleEngine):
+        if self.aligned_by is None or isinstance(self.engine, EnsembleEngine):
             raise ValueError(
                 "a coverage penalty asks where one model looks; an ensemble, or one without attention, has no answer"
             )
-        return WatchedEngine(self.model, self.look)
+        return WatchedEngine(self.model, self.aligned_by)
 
     def _look_at(self, pairs: Sequence[Pair]) -> Sequence[Weights | None]:
         """Where each target token of some pairs looked."""
-        if self.look is None:
+        if self.aligned_by is None:
             raise ValueError("this model's decoder does not look at its source by weights, so it cannot align words")
-        return [self.look.weights(forced) for forced in self.force(pairs, looks=True)]
+        return [self.aligned_by.weights(forced) for forced in self.force(pairs, looks=True)]
 
     def force(self, pairs: Sequence[Pair], looks: bool = False) -> list[Forced]:
         """What the model makes of given pairs of ids, batch by batch, in their order."""
