@@ -33,6 +33,7 @@ from regard.nn.capacity import filled
 from regard.nn.cross_entropy import IGNORED, smoothed_cross_entropy
 from regard.nn.position import Sinusoidal
 from regard.nn.ragged import Ragged
+from regard.train.compiling import OPTIONS
 
 SIZES = {
     "small": Outline(256, 1024, 4, 3, 3),
@@ -160,7 +161,7 @@ def ours(
             for source, target, labels in ready
         ]
     placed = [(source.to(device), target.to(device), labels.to(device)) for source, target, labels in ready]
-    run = loss if mode == "eager" else torch.compile(loss)
+    run = loss if mode == "eager" else torch.compile(loss, options=OPTIONS)
     return lambda i: backward(model, run(*placed[i]))
 
 

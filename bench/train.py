@@ -39,6 +39,7 @@ from regard.train.workers import Workers
 Turn = Callable[[], int]
 """One step; gives its real target tokens."""
 PAIRS = 60_000
+IDLE_STEPS = 4
 RATE, DROPOUT_SEED = 1e-4, 0
 
 
@@ -252,8 +253,6 @@ def ready(asked: argparse.Namespace, device: torch.device, precision: str) -> li
             each.turn()
         steps.settle(device)
         each.peak = steps.peak(device) - before / 1e9
-        if device.type == "cuda":
-            each.idle = idle(each.turn, 10)
         contenders.append(each)
     return contenders
 
@@ -304,6 +303,8 @@ def main() -> None:
     for precision in asked.precision.split(","):
         contenders = ready(asked, device, precision)
         measure(contenders, asked, device)
+        for each in contenders if device.type == "cuda" else ():
+            each.idle = idle(each.turn, IDLE_STEPS)
         print(
             f"\n{asked.size}, {precision}, up to {asked.tokens:,} tokens a step, {name}\n{table(contenders)}",
             flush=True,
