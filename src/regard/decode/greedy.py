@@ -24,10 +24,10 @@ GLANCE = 8
 
 
 def is_plain(wishes: Sequence[Wish], options: Options) -> bool:
-    """Whether these sentences ask for nothing but the most probable token each time."""
-    alone = options.beam == 1 and options.sampling is None
-    told = options.coverage_penalty or options.no_repeat or options.diversity
-    return alone and not told and not any(wish.prefix or wish.phrases or wish.avoid for wish in wishes)
+    """Whether these sentences ask for nothing but the most probable."""
+    if options.sampling is not None or options.coverage_penalty or options.no_repeat or options.groups > 1:
+        return False
+    return not any(wish.prefix or wish.phrases or wish.avoid for wish in wishes)
 
 
 class GreedySearch(Generic[State]):
@@ -48,6 +48,7 @@ class GreedySearch(Generic[State]):
         self.bounds = [options.limits.of(wish) for wish in wishes]
         self.least, self.most = max(least for least, _ in self.bounds), min(most for _, most in self.bounds)
         self.longest = max(most for _, most in self.bounds)
+        self.divisors: list[float] = divisor(torch.arange(self.longest + 2), options).tolist()
         self.banned = torch.tensor(options.banned, device=device) if options.banned else None
         self.token_R = torch.full((len(wishes),), options.begin, device=device)
         self.done_R = torch.zeros(len(wishes), dtype=torch.bool, device=device)
@@ -109,14 +110,18 @@ class GreedySearch(Generic[State]):
         self._said.clear()
 
     def _hypotheses(self, number: int) -> list[Hypothesis]:
-        """What was said of a sentence up to its end; nothing, if all was forbidden at some place."""
-        tokens, logprobs = (np.concatenate(part) for part in zip(*self._told[number], strict=True))
-        length = int((tokens == self.options.end).argmax())
-        each = tuple(logprobs[: length + 1].tolist())
-        if any(math.isnan(value) for value in each):
-            raise ValueError("the stepper gave log-probabilities that are not numbers; look at the model's weights")
-        if min(each) == -math.inf:
-            return []
-        score = sum(each) / float(divisor(torch.tensor([length + 1]), self.options))
-        cut = length >= self.bounds[number][1]
-        return [Hypothesis(tuple(tokens[:length].tolist()), score, sum(each), each, cut)]
+        """What was said of a sentence up to its end."""
+        tokens, logprobs = (np.concatenate(part).tolist() for part in zip(*self._told[number], strict=True))
+        return said(tokens, logprobs, self.bounds[number][1], self.divisors, self.options.end)
+
+
+def said(tokens: list[int], logprobs: list[float], most: int, divisors: list[float], end: int) -> list[Hypothesis]:
+    """What was said up to the end, which is there; nothing, if all was forbidden at some place."""
+    length = tokens.index(end)
+    each = tuple(logprobs[: length + 1])
+    total = sum(each)
+    if math.isnan(total):
+        raise ValueError("the stepper gave log-probabilities that are not numbers; look at the model's weights")
+    if total == -math.inf:
+        return []
+    return [Hypothesis(tuple(tokens[:length]), total / divisors[length + 1], total, each, length >= most)]

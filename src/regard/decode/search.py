@@ -26,8 +26,9 @@ from regard.decode.hypothesis import Hypothesis
 from regard.decode.judge import Judge
 from regard.decode.live import Live, join
 from regard.decode.options import Options, Wish
+from regard.decode.run import run
 from regard.decode.sample import Sample
-from regard.decode.stepper import Attender, Joiner, Shortlister, State, Stepper
+from regard.decode.stepper import Attender, Joiner, Runner, Shortlister, State, Stepper
 from regard.decode.tree import Forest, Tree
 from regard.decode.trellis import ROOT, Trellis
 
@@ -258,7 +259,10 @@ def search(
         options.check(wish)
     if not wishes:
         return []
-    if is_plain(wishes, options):
+    plain = is_plain(wishes, options)
+    if plain and isinstance(stepper, Runner):
+        return run(stepper, state, wishes, options, device)
+    if plain and options.beam == 1:
         return _all(GreedySearch(stepper, state, wishes, options, device), len(wishes))
     running = Search(stepper, options, device)
     running.add(state, wishes)

@@ -4,8 +4,8 @@ A row is one hypothesis. The W rows of a sentence lie in a line, sentences one a
 Anything with `step` and `select` can be searched: a model of any family, an ensemble, a table of numbers.
 """
 
-from collections.abc import Sequence
-from typing import Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -64,4 +64,44 @@ class Shortlister(Stepper[State], Protocol[State]):
         self, tokens_R: Int[Tensor, " R"], state: State, k: int
     ) -> tuple[Float[Tensor, "R K"], Int[Tensor, "R K"], State]:
         """The k greatest log-probabilities `step` would give for each row, greatest first, and their tokens."""
+        ...
+
+
+@runtime_checkable
+class Board(Protocol):
+    """Decides what rows go on with, in tables of fixed shape, so that whoever steps can capture it with the step."""
+
+    token_R: Tensor
+    """What each row reads next."""
+
+    @property
+    def tables(self) -> Sequence[Tensor]:
+        """All that a step changes, `token_R` among it."""
+        ...
+
+    def decide(self, logprobs_RV: Float[Tensor, "R V"]) -> Int[Tensor, "B W"] | None:
+        """Decide by what may come next, which may be written into; always by the same operations, blindly.
+
+        Says which row of its sentence each row goes on from; None if each from itself.
+        """
+        ...
+
+
+@runtime_checkable
+class Runner(Stepper[State], Protocol[State]):
+    """A stepper that makes many steps in a row without anybody looking, where a board decides in between.
+
+    It may have more lines than sentences: boards have room for all, and the first are the sentences.
+    """
+
+    def board(self, state: State, key: Hashable, make: Callable[[int, int], Board]) -> Any:
+        """The board where this search takes place, made for so many lines and steps if there is none of this key."""
+        ...
+
+    def ready(self, state: State, steps: int) -> State:
+        """The state with room for so many more steps; it may be at another board then."""
+        ...
+
+    def run(self, state: State, board: Board, steps: int) -> State:
+        """Make so many steps."""
         ...

@@ -3,13 +3,17 @@
 import pytest
 import torch
 
+from regard.decode import Limits, Options, Runner, Wish, search
 from regard.models import fast
 from regard.models.fast.static import StaticEngine
 from regard.models.outline import Outline
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.ragged import Ragged
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode"),
+]
 
 SOURCES = [[3, 4, 5], [6], [9] * 17, []]
 
@@ -54,17 +58,35 @@ def test_sentences_leave_and_join_on_the_device() -> None:
     assert float((said.cpu() - expected).abs().max()) < 1e-3
 
 
-def test_a_greedy_run_on_the_device_is_the_models_own() -> None:
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_captured_search_is_the_models_own(beam: int) -> None:
     model = transformer()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(1.5)
     engine = fast.engine(model, "cuda", "float32")
+    assert isinstance(engine, Runner)
+    wishes = [Wish(source=len(source)) for source in SOURCES]
+    options = Options(2, 69, beam=beam, limits=Limits(most_per_source=3.0, spare=20, least=3), banned=(0, 1))
+    expected = search(model, model.start(Ragged.from_list(SOURCES), beam), wishes, options)
+    for _ in range(3):  # after the first time everything is captured already
+        found = search(engine, engine.start(Ragged.from_list(SOURCES), beam), wishes, options, "cuda")
+        assert [each[0].tokens for each in found] == [each[0].tokens for each in expected]
+        scores = [each[0].score for each in expected]
+        assert [each[0].score for each in found] == pytest.approx(scores, rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_captured_search_waits_for_the_device_only_to_look(beam: int) -> None:
+    engine = fast.engine(transformer(), "cuda", "bfloat16")
     assert isinstance(engine, StaticEngine)
-    for _ in range(2):  # the second time everything is captured already
-        found = engine.greedy(Ragged.from_list(SOURCES[:3]), 2, 69, 40)
-        state, tokens, said = model.start(Ragged.from_list(SOURCES[:3])), torch.tensor([2, 2, 2]), []
-        for _ in range(40):
-            logprobs, state = model.step(tokens, state)
-            tokens = logprobs.argmax(-1)
-            said.append(tokens.tolist())
-        for row, (ours, _) in enumerate(found):
-            whole = [step[row] for step in said]
-            assert ours == whole[: whole.index(69) if 69 in whole else None]
+    options = Options(2, 69, beam=beam, limits=Limits(30, 30))
+    wishes = [Wish(source=len(source)) for source in SOURCES]
+    search(engine, engine.start(Ragged.from_list(SOURCES), beam), wishes, options, "cuda")
+    state = engine.start(Ragged.from_list(SOURCES), beam)
+    (board,) = state.desk.boards.values()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        engine.run(engine.ready(state, 30), board, 30)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

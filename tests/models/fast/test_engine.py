@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from regard.decode import Limits, Options, Runner, Wish, search
 from regard.models import fast
 from regard.models.fast.engine import Engine, OwnEngine
 from regard.models.fast.indexed import IndexedEngine
@@ -186,19 +187,23 @@ def test_beams_exchange_numbers_and_no_key_moves() -> None:
     assert all(torch.equal(a, b[: a.shape[0]]) for a, b in zip(written, state.own.keys, strict=True))
 
 
-@pytest.mark.parametrize("end", [69, 33, 5])
-def test_a_greedy_run_takes_the_best_token_of_each_step(end: int) -> None:
-    model = transformer()
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("position", ["alibi", "rotary", "sinusoidal"])
+def test_a_search_of_many_steps_at_a_time_finds_what_the_model_finds(beam: int, position: str) -> None:
+    model = transformer(position=position)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(2)
     engine = engines(model)[1]
-    assert isinstance(engine, StaticEngine)
-    sources = [[1, 2, 3], [4] * 20, [5]]
-    for source, (tokens, logprobs) in zip(sources, engine.greedy(Ragged.from_list(sources), 2, end, 20), strict=True):
-        state, token, expected = model.start(Ragged.from_list([source])), 2, []
-        for _ in range(20):
-            said, state = model.step(torch.tensor([token]), state)
-            token = int(said.argmax())
-            expected.append((token, float(said.max())))
-            if token == end:
-                break
-        assert tokens == [each for each, _ in expected if each != end]
-        assert logprobs == pytest.approx([each for _, each in expected])
+    assert isinstance(engine, Runner)
+    sources = [[1, 2, 3], [4] * 20, [5], [6, 7] * 20, []]
+    wishes = [Wish(source=len(source)) for source in sources]
+    limits = Limits(least_per_source=1.0, most_per_source=2.0, spare=4)
+    options = Options(2, 69, beam=beam, nbest=beam, limits=limits, banned=(0, 1))
+    for order in (1, -1):  # the second time on the same desks
+        chosen = Ragged.from_list(sources[::order])
+        expected = search(model, model.start(chosen, beam), wishes[::order], options)
+        found = search(engine, engine.start(chosen, beam), wishes[::order], options)
+        for ours, theirs in zip(found, expected, strict=True):
+            assert [each.tokens for each in ours] == [each.tokens for each in theirs]
+            assert [each.score for each in ours] == pytest.approx([each.score for each in theirs])

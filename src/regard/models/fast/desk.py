@@ -4,8 +4,9 @@ The keys of a sentence's W rows lie side by side, W for each step, and each row 
 when beams change places only masks do, and all W rows read a sentence's keys together.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -61,29 +62,35 @@ class Desk:
         self.token_R = torch.zeros(B * W, dtype=torch.int64, device=device)
         self.position_R = torch.zeros(B * W, dtype=torch.int64, device=device)
         self.clock = torch.zeros((), dtype=torch.int64, device=device)
-        self.path_RT = torch.zeros(B * W, T, dtype=torch.int64, device=device)
-        self.logprob_RT = torch.zeros(B * W, T, dtype=torch.float64, device=device)
-        self.done_R = torch.zeros(B * W, dtype=torch.bool, device=device)
-        self.said: dict[str, tuple[Tensor, ...]] = {}
+        self.boards: dict[Hashable, Any] = {}
+        """Boards of searches that took place here, over which programs were captured."""
+        self.said: dict[Hashable, tuple[Tensor, ...]] = {}
         """What the last run of each program left."""
-        self.graphs: dict[str, torch.cuda.CUDAGraph] = {}
+        self.graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
+        self.memory: Any = None
+        """Where programs keep what they compute: all in one place, since no two run at a time."""
 
-    def run(self, name: str, program: Callable[["Desk"], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    def run(
+        self, name: Hashable, program: Callable[["Desk"], tuple[Tensor, ...]], tables: Sequence[Tensor] = ()
+    ) -> tuple[Tensor, ...]:
         """Run a program over these tensors: captured at its first time, played again from then on.
 
-        What it gives is overwritten by its next run.
+        What it gives is overwritten by the next run of any. It may change `tables` besides.
         """
         if self.device.type != "cuda":
             self.said[name] = program(self)
         else:
             if name not in self.graphs:
-                self._capture(name, program)
+                self._capture(name, program, tables)
             self.graphs[name].replay()
         return self.said[name]
 
-    def _capture(self, name: str, program: Callable[["Desk"], tuple[Tensor, ...]]) -> None:
+    def _capture(
+        self, name: Hashable, program: Callable[["Desk"], tuple[Tensor, ...]], tables: Sequence[Tensor]
+    ) -> None:
         """Record what a program does on the device; the runs before it leave no trace."""
-        before = [(each, each.clone()) for each in (self.clock, self.position_R, self.token_R, self.done_R)]
+        changed = (self.clock, self.position_R, self.seen_BWK, *tables)
+        before = [(each, each.clone()) for each in changed]
 
         def restore() -> None:
             for tensor, was in before:
@@ -98,8 +105,9 @@ class Desk:
                 restore()
         torch.cuda.current_stream(self.device).wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"), sdpa_kernel(KERNELS):
+        with torch.cuda.graph(graph, self.memory, capture_error_mode="thread_local"), sdpa_kernel(KERNELS):
             self.said[name] = program(self)
+        self.memory = self.memory or graph.pool()
         self.graphs[name] = graph
 
     def own_mask(self, places: int, slopes_H: Float[Tensor, " H"], dtype: torch.dtype) -> Float[Tensor, "B H2 W K"]:

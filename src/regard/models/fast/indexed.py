@@ -33,7 +33,7 @@ from regard.models.fast.parts import (
 from regard.models.fast.pool import Pool
 from regard.models.fast.search import Search, absorb, take, trim
 from regard.models.fast.top import top_of
-from regard.nn.attention.dense import dense
+from regard.nn.attention.banded import within
 from regard.nn.attention.multihead import CrossAttention
 from regard.nn.attention.plan import Cells, plan
 from regard.nn.block import Block
@@ -280,10 +280,6 @@ def _in_cells(q_NHE: Tensor, k_NF: Tensor, v_NF: Tensor, cells: Cells, heads: He
     mixed = []
     k_NHE, v_NHE = (each.reshape(-1, heads.heads, size) for each, size in zip((k_NF, v_NF), heads.sizes, strict=True))
     sides = zip(*(cells.queries.spread(each) for each in (q_NHE, k_NHE, v_NHE)), strict=True)
-    for (q, k, v), mask in zip(sides, cells.masks, strict=True):
-        if q.shape[1] == 0:
-            mixed.append(v)
-            continue
-        out_BHQE = dense(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), mask, heads.scale, 0.0)
-        mixed.append(out_BHQE.transpose(1, 2))
+    for (q, k, v), limit in zip(sides, cells.limits, strict=True):
+        mixed.append(v if q.shape[1] == 0 else within(q, k, v, limit, heads.scale, 0.0))
     return cells.queries.collect(mixed).flatten(1)

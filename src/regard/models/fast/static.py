@@ -6,14 +6,16 @@ captured; what fills them is computed and ignored. On a CPU the same programs ru
 """
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.decode.stepper import Board
 from regard.models.beams import check_lines
 from regard.models.fast.desk import Desk, Shape, Sizes, best
 from regard.models.fast.engine import check_beams
@@ -24,7 +26,6 @@ from regard.nn.ragged import Ragged
 
 STEPS, PLACES = 64, 16  # steps and source places come in powers of two from these on
 IDLE = 8  # desks kept for searches to come, with all that was captured
-GLANCE = 8  # steps between two looks at whether everybody has ended: each look waits for the device
 
 
 @dataclass(eq=False)
@@ -85,14 +86,10 @@ class StaticEngine:
     @torch.inference_mode()
     def start(self, source: Ragged, beams: int = 1) -> Going:
         """Begin a search with `beams` rows for each source, those of one source in a line."""
-        return self._start(source, beams, STEPS)
-
-    def _start(self, source: Ragged, beams: int, steps: int) -> Going:
-        """Begin a search at a desk with room for so many steps."""
         self.embed_source.check(source.values, source.longest)
         source = source.to(self.device)
         many = len(source)
-        state = self._sit(Shape(_round(many, 1), beams, _round(source.longest, PLACES), _round(steps, STEPS)))
+        state = self._sit(Shape(_round(many, 1), beams, _round(source.longest, PLACES), STEPS))
         desk = state.desk
         state.lines, state.starts = list(range(many)), [0] * many
         desk.length_B.zero_()
@@ -100,7 +97,7 @@ class StaticEngine:
         desk.source_BS.zero_()
         desk.source_BS[source.sequence_N.long(), source.position_N.long()] = source.values.long()
         self._prepare(desk.shape)
-        desk.run("encode", self._encode)
+        desk.run((0, 0), self._encode)
         return state
 
     @torch.inference_mode()
@@ -141,33 +138,36 @@ class StaticEngine:
             first = self._sit_down(first, other)
         return first
 
+    def board(self, state: Going, key: Hashable, make: Callable[[int, int], Board]) -> Any:
+        """The board that lies on a search's desk, made for its size if there is none of this key."""
+        desk = state.desk
+        if key not in desk.boards:
+            desk.boards[key] = make(desk.shape.sentences, desk.shape.steps)
+        return desk.boards[key]
+
     @torch.inference_mode()
-    def greedy(self, source: Ragged, begin: int, end: int, most: int) -> list[tuple[list[int], list[float]]]:
-        """The most likely token at each step, up to its end or `most` tokens, all on the device.
+    def ready(self, state: Going, steps: int) -> Going:
+        """The search with room for so many more steps, and its sentences first on the desk."""
+        fits = state.clock + steps <= state.desk.shape.steps and state.lines_B is None
+        return state if fits else self._move([state], steps)
 
-        Gives for each source its tokens, without the end, and their log-probabilities, with that of the end.
-        """
-        state = self._start(source, 1, most)
-        desk, many = state.desk, len(source)
-        desk.token_R.fill_(begin)
-        desk.done_R.zero_()
-        for number in range(most):
-            places = _round(number + 1, PLACES)
-            (done_R,) = desk.run(f"greedy {places} {end}", partial(self._greedy, places=places, end=end))
-            if number % GLANCE == GLANCE - 1 and bool(done_R[:many].all()):
-                break
-        tokens, logprobs = desk.path_RT[:many, :most].tolist(), desk.logprob_RT[:many, :most].tolist()
-        return [_until(*row, end) for row in zip(tokens, logprobs, strict=True)]
+    @torch.inference_mode()
+    def run(self, state: Going, board: Board, steps: int) -> Going:
+        """Make so many steps, for which there is room; the board decides in between."""
+        self.embed_target.check(board.token_R, state.clock + steps)
+        for _ in range(steps):
+            places = _round(state.clock + 1, PLACES)
+            state.desk.run((places, id(board)), partial(self._decided, places=places, board=board), board.tables)
+            state.clock += 1
+        return state
 
-    def _greedy(self, desk: Desk, places: int, end: int) -> tuple[Tensor, ...]:
-        """A step that takes the most likely token, notes it, and leaves it as the next one's input."""
-        now = desk.clock.view(1).clone()
-        best_RK, token_RK = best(self._logits(desk, places), 1)
-        desk.path_RT.index_copy_(1, now, token_RK)
-        desk.logprob_RT.index_copy_(1, now, best_RK.to(desk.logprob_RT.dtype))
-        desk.token_R.copy_(token_RK[:, 0])
-        desk.done_R.logical_or_(token_RK[:, 0] == end)
-        return (desk.done_R,)
+    def _decided(self, desk: Desk, places: int, board: Board) -> tuple[Tensor, ...]:
+        """The program of a step whose outcome a board decides over."""
+        (logprobs_RV,) = best(self._logits(desk, board.token_R, places), 0)
+        parent_BW = board.decide(logprobs_RV[:, : self.vocabulary])
+        if parent_BW is not None:
+            desk.reorder(None, parent_BW)
+        return ()
 
     def _advance(self, tokens_R: Tensor, state: Going, k: int) -> tuple[tuple[Tensor, ...], Going]:
         """One step of every row, on the desk."""
@@ -179,18 +179,18 @@ class StaticEngine:
         else:
             desk.token_R.view(-1, W).index_copy_(0, state.lines_B, tokens_R.view(-1, W))
         places = _round(state.clock + 1, PLACES)
-        said = desk.run(f"step {places} {k}", partial(self._step, places=places, k=k))
+        said = desk.run((places, -k), partial(self._step, places=places, k=k))
         state.clock += 1
         return said, state
 
     def _step(self, desk: Desk, places: int, k: int) -> tuple[Tensor, ...]:
         """A step and what is asked of it."""
-        return best(self._logits(desk, places), k)
+        return best(self._logits(desk, desk.token_R, places), k)
 
-    def _logits(self, desk: Desk, places: int) -> Float[Tensor, "R V"]:
-        """The program of a step, which looks at so many steps."""
+    def _logits(self, desk: Desk, token_R: Int[Tensor, " R"], places: int) -> Float[Tensor, "R V"]:
+        """The program of a step, which reads these tokens and looks at so many steps."""
         masks = desk.own_mask(places * desk.shape.beams, self.slopes_H, self.dtype), desk.memory_mask(self.dtype)
-        x_RD = self.embed_target(desk.token_R, desk.position_R, desk.shape.steps)
+        x_RD = self.embed_target(token_R, desk.position_R, desk.shape.steps)
         turn = turn_at(desk.position_R, self.sizes.own[1], x_RD) if self.decoder[0].own.turns else None
         for layer in self.decoder:
             x_RD = layer.step(x_RD, desk, masks, turn)
@@ -257,13 +257,13 @@ class StaticEngine:
         state.settle()
         return state
 
-    def _move(self, states: Sequence[Going]) -> Going:
-        """The sentences of searches at a desk of just the size they need; steps before all of them are forgotten."""
+    def _move(self, states: Sequence[Going], more: int = 1) -> Going:
+        """The sentences of searches at a desk with room for some more steps; those before all of them are forgotten."""
         many = sum(len(state.lines) for state in states)
         spans = [state.clock - min(state.starts, default=state.clock) for state in states]
         source = max(state.desk.shape.source for state in states)
         clock = max(spans)
-        shape = Shape(_round(many, 1), states[0].desk.shape.beams, source, _round(clock + 1, STEPS))
+        shape = Shape(_round(many, 1), states[0].desk.shape.beams, source, _round(clock + more, STEPS))
         moved = self._sit(shape)
         self._prepare(shape)
         moved.desk.length_B.zero_()
@@ -289,9 +289,3 @@ def _round(many: int, least: int) -> int:
     while rounded < many:
         rounded *= 2
     return rounded
-
-
-def _until(tokens: list[int], logprobs: list[float], end: int) -> tuple[list[int], list[float]]:
-    """A row up to its end."""
-    last = tokens.index(end) if end in tokens else len(tokens)
-    return tokens[:last], logprobs[: last + 1]
