@@ -3,7 +3,7 @@
     python bench/decode.py                                       # random weights, output as long as the source
     python bench/decode.py --source test.en --sentences 1000 --rounds 5
     python bench/decode.py --run runs/mine --source test.en      # a trained model: text of mixed length, real endings
-    python bench/decode.py --device cuda --batch 1024 --only regard-bfloat16,hf-bfloat16 --sentences 4096
+    python bench/decode.py --device cuda                         # 32,000 tokens, 30 to read and exactly 30 to write
 
 Everybody is a process of its own, so that nobody's memory or threads are another's; they work in turns, round after
 round, and the best round counts, since a busy machine only ever takes time. CTranslate2 is measured as it comes and
@@ -357,6 +357,10 @@ class Contender:
 
 def sentences(arguments: argparse.Namespace) -> list[list[int]]:
     """Ids of the sentences: a trained model's own, or random ones, as many as a line has words and one for the end."""
+    if arguments.length is not None:
+        shape = arguments.sentences, arguments.length
+        drawn = np.random.default_rng(2).integers(4, arguments.vocabulary, shape).tolist()
+        return [[*ids[:-1], END] for ids in drawn]
     if arguments.source is None:
         dice = random.Random(1)
         lines = [phrase.source for phrase in phrases("de", "train", arguments.sentences, seed=dice.randrange(99))]
@@ -387,30 +391,51 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--size", default="base", choices=SIZES)
-    parser.add_argument("--vocabulary", type=int, default=10_000)
+    parser.add_argument("--vocabulary", type=int, help="tokens; 10,000 unless told, 32,000 on CUDA")
     parser.add_argument("--run", help="a trained bundle, for text of mixed length with real endings")
     parser.add_argument("--source", help="a file of sentences; the phrasebook's unless told")
-    parser.add_argument("--sentences", type=int, default=200)
+    parser.add_argument("--length", type=int, help="random sentences of so many tokens; on CUDA 30 unless told")
+    parser.add_argument("--sentences", type=int, help="200 unless told, 1,024 on CUDA")
     parser.add_argument("--latencies", type=int, default=20, help="sentences translated one by one")
-    parser.add_argument("--batch", type=int, default=32, help="sentences side by side at most")
+    parser.add_argument("--batch", help="sentences side by side at most, a list; 32 unless told, 1024,256 on CUDA")
     parser.add_argument("--beams", default="1,5")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", help=f"contenders, of {CPU}")
     parser.add_argument("--json", action="store_true")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    on_cuda = asked.device == "cuda"
+    defaults = {"batch": ("32", "1024,256"), "vocabulary": (10_000, 32_000), "sentences": (200, 1024)}
+    for name, pair in defaults.items():
+        if getattr(asked, name) is None:
+            setattr(asked, name, pair[on_cuda])
+    if on_cuda and asked.length is None and asked.run is None and asked.source is None:
+        asked.length = 30
+    return asked
 
 
-def take_turns(
-    contenders: list[Contender], number: int, asked: argparse.Namespace, batches: list[Batch], singles: list[Batch]
-) -> None:
+Work = dict[str, tuple[list[Batch], int]]
+"""What there is to do: batches and a beam under the name of a task."""
+
+
+def planned(asked: argparse.Namespace, every: list[list[int]], fixed: bool) -> Work:
+    """Every batch size with every beam, and sentences one by one."""
+    plan: Work = {}
+    for beam in map(int, asked.beams.split(",")):
+        for most in map(int, asked.batch.split(",")):
+            plan[f"beam {beam} batch {most}"] = list(batched(every, most, fixed)), beam
+        plan[f"latency {beam}"] = [[ids] for ids in every[: asked.latencies]], beam
+    return plan
+
+
+def take_turns(contenders: list[Contender], number: int, asked: argparse.Namespace, plan: Work) -> None:
     """One round; the first, number 0, only warms up."""
     few = number == 0 and asked.device == "cpu"
-    for beam in map(int, asked.beams.split(",")):
+    for task, (batches, beam) in plan.items():
         for each in contenders:
-            print(f"\rround {number} of {asked.rounds}, beam {beam}: {each.name:<16}", end="", file=sys.stderr)
-            each.work(f"beam {beam}" if number else "", batches[:2] if few else batches, beam, alone=False)
-            each.work(f"latency {beam}" if number else "", singles[:2] if few else singles, beam, alone=True)
+            print(f"\rround {number} of {asked.rounds}, {task}: {each.name:<16}", end="", file=sys.stderr)
+            alone = task.startswith("latency")
+            each.work(task if number else "", batches[:2] if few else batches, beam, alone)
 
 
 def main() -> None:
@@ -418,14 +443,12 @@ def main() -> None:
     asked = parse()
     setting = Setting(asked.size, asked.vocabulary, asked.run, asked.device, asked.workers)
     every = sentences(asked)
-    batches = list(batched(every, asked.batch, setting.fixed))
-    singles = [[ids] for ids in every[: asked.latencies]]
+    plan = planned(asked, every, setting.fixed)
     names = (asked.only or (CPU if asked.device == "cpu" else CUDA)).split(",")
     contenders = [Contender(name, setting) for name in names]
-    beams = [int(beam) for beam in asked.beams.split(",")]
     try:
         for number in range(asked.rounds + 1):
-            take_turns(contenders, number, asked, batches, singles)
+            take_turns(contenders, number, asked, plan)
     except KeyboardInterrupt:
         print("\nstopped; what whole rounds found:", file=sys.stderr)
     print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
@@ -434,25 +457,20 @@ def main() -> None:
         each.end()
     tokens = sum(len(ids) for ids in every)
     facts = {"sentences": len(every), "source_tokens": tokens, **vars(asked)}
-    print(json.dumps(facts | {"found": found}) if asked.json else table(found, beams, facts))
+    print(json.dumps(facts | {"found": found}) if asked.json else table(found, plan, facts))
 
 
-def table(found: dict[str, Any], beams: list[int], facts: dict[str, Any]) -> str:
-    """Rates and latencies, a line for each contender."""
-    head = f"{facts['sentences']} sentences, {facts['source_tokens']} source tokens, {facts['device']}\n{'':<16}"
-    for beam in beams:
-        head += f"| beam {beam}: sent/s   tok/s  /cpu-s  p50 ms  p95 ms "
-    lines = [head + "|   GB"]
-    for name, each in found.items():
-        line = f"{name:<16}"
-        for beam in beams:
-            rate, wait = each.get(f"beam {beam}"), each.get(f"latency {beam}")
-            if rate is None or wait is None:
-                continue
-            line += f"| {rate['sentences_per_second']:14.1f} {rate['tokens_per_second']:7.0f} "
-            line += f"{rate['sentences_per_processor_second']:7.1f} {wait['p50_ms']:7.1f} {wait['p95_ms']:7.1f} "
-        lines.append(line + (f"| {each['memory_gb']:4.2f}" if "failure" not in each else each["failure"]))
-    return "\n".join(lines)
+def table(found: dict[str, Any], plan: Work, facts: dict[str, Any]) -> str:
+    """A table for each task, a line for each contender."""
+    lines = [f"{facts['sentences']} sentences, {facts['source_tokens']} source tokens, {facts['device']}"]
+    for task in plan:
+        columns = ("p50 ms", "p95 ms") if task.startswith("latency") else ("sent/s", "tok/s", "sent/cpu-s")
+        lines.append(f"\n{task:<18}" + "".join(f"{column:>12}" for column in columns))
+        for name, each in found.items():
+            if task in each:
+                lines.append(f"{name:<18}" + "".join(f"{value:12.1f}" for value in each[task].values()))
+    lines.append("\nmemory, GB: " + ", ".join(f"{name} {each.get('memory_gb', '–')}" for name, each in found.items()))
+    return "\n".join([*lines, *(f"{name}: {each['failure']}" for name, each in found.items() if "failure" in each)])
 
 
 if __name__ == "__main__":
