@@ -56,9 +56,14 @@ class Desk:
 
         self.own_keys, self.own_values = (tables(sizes.own[0], T * W, size) for size in sizes.own[1:])
         self.keys, self.values = (tables(sizes.memory[0], S, size) for size in sizes.memory[1:])
+        self.shade_BWK = torch.full((B, W, T * W), -torch.inf, dtype=dtype, device=device)
+        """What is added to a row's scores of own places: nothing where it descends from there."""
+        self.shade_BS = torch.zeros(B, S, dtype=dtype, device=device)
+        """What is added to scores of the source's places."""
         self.source_BS = torch.zeros(B, S, dtype=torch.int64, device=device)
         self.length_B = torch.zeros(B, dtype=torch.int64, device=device)
-        self.seen_BWK = torch.zeros(B, W, T * W, dtype=torch.bool, device=device)
+        self.new_W = torch.arange(W, device=device)
+        """Own places of the tokens being read."""
         self.token_R = torch.zeros(B * W, dtype=torch.int64, device=device)
         self.position_R = torch.zeros(B * W, dtype=torch.int64, device=device)
         self.clock = torch.zeros((), dtype=torch.int64, device=device)
@@ -89,7 +94,7 @@ class Desk:
         self, name: Hashable, program: Callable[["Desk"], tuple[Tensor, ...]], tables: Sequence[Tensor]
     ) -> None:
         """Record what a program does on the device; the runs before it leave no trace."""
-        changed = (self.clock, self.position_R, self.seen_BWK, *tables)
+        changed = (self.clock, self.position_R, self.new_W, self.shade_BWK, *tables)
         before = [(each, each.clone()) for each in changed]
 
         def restore() -> None:
@@ -110,22 +115,20 @@ class Desk:
         self.memory = self.memory or graph.pool()
         self.graphs[name] = graph
 
-    def own_mask(self, places: int, slopes_H: Float[Tensor, " H"], dtype: torch.dtype) -> Float[Tensor, "B H2 W K"]:
+    def own_mask(self, places: int, slopes_H: Float[Tensor, " H"]) -> Float[Tensor, "B H2 W K"]:
         """What is added to scores of the first `places` own places, the new token's among them."""
         B, W = self.shape.sentences, self.shape.beams
-        new_W = self.clock * W + torch.arange(W, device=self.device)
-        self.seen_BWK.scatter_(2, new_W.view(1, W, 1).expand(B, W, 1), True)
-        seen_BHWK = self.seen_BWK[:, None, :, :places]
-        bias = torch.zeros((), dtype=dtype, device=self.device)
-        if slopes_H.numel():
-            ahead_K = (torch.arange(places, device=self.device) // W - self.clock).abs()
-            bias = (-slopes_H[:, None, None] * ahead_K).to(dtype)
-        return torch.where(seen_BHWK, bias, bias.new_full((), -torch.inf))
+        self.shade_BWK.scatter_(2, self.new_W.view(1, W, 1).expand(B, W, 1), 0.0)
+        shade_BHWK = self.shade_BWK[:, None, :, :places]
+        if not slopes_H.numel():
+            return shade_BHWK
+        ahead_K = (torch.arange(places, device=self.device) // W - self.clock).abs()
+        return shade_BHWK + (-slopes_H[:, None, None] * ahead_K).to(shade_BHWK.dtype)
 
-    def memory_mask(self, dtype: torch.dtype) -> Float[Tensor, "B 1 1 S"]:
-        """What is added to scores of the source's places; who has none looks at the first, which is zero."""
+    def cover(self) -> None:
+        """Shade the source's places that are no token; who has none looks at the first, which is zero."""
         seen_BS = self.real() | (torch.arange(self.shape.source, device=self.device) == 0)
-        return torch.zeros_like(seen_BS, dtype=dtype).masked_fill(~seen_BS, -torch.inf)[:, None, None]
+        self.shade_BS.zero_().masked_fill_(~seen_BS, -torch.inf)
 
     def real(self) -> Bool[Tensor, "B S"]:
         """Which places of the source are tokens."""
@@ -133,24 +136,32 @@ class Desk:
 
     def write(self, layer: int, k_BHWE: Float[Tensor, "B H W E"], v_BHWE: Float[Tensor, "B H W E2"]) -> None:
         """Keep the new tokens' keys and values of a layer."""
-        new_W = self.clock * self.shape.beams + torch.arange(self.shape.beams, device=self.device)
-        self.own_keys[layer].index_copy_(2, new_W, k_BHWE)
-        self.own_values[layer].index_copy_(2, new_W, v_BHWE)
+        self.own_keys[layer].index_copy_(2, self.new_W, k_BHWE)
+        self.own_values[layer].index_copy_(2, self.new_W, v_BHWE)
 
     def tick(self) -> None:
         """One step further."""
         self.clock.add_(1)
+        self.new_W.add_(self.shape.beams)
         self.position_R.add_(1)
 
     def reorder(self, lines_B: Int[Tensor, " B"] | None, parent_BW: Int[Tensor, "B W"]) -> None:
         """Let the rows of these sentences, the first ones unless told, go on from those parents."""
         many = parent_BW.shape[0]
-        seen_BWK = self.seen_BWK[:many] if lines_B is None else self.seen_BWK.index_select(0, lines_B)
-        chosen_BWK = seen_BWK.gather(1, parent_BW[:, :, None].expand(-1, -1, seen_BWK.shape[2]))
+        shade_BWK = self.shade_BWK[:many] if lines_B is None else self.shade_BWK.index_select(0, lines_B)
+        chosen_BWK = shade_BWK.gather(1, parent_BW[:, :, None].expand(-1, -1, shade_BWK.shape[2]))
         if lines_B is None:
-            self.seen_BWK[:many] = chosen_BWK
+            self.shade_BWK[:many] = chosen_BWK
         else:
-            self.seen_BWK.index_copy_(0, lines_B, chosen_BWK)
+            self.shade_BWK.index_copy_(0, lines_B, chosen_BWK)
+
+    def clear(self, clock: int = 0) -> None:
+        """Forget every row, and be this late."""
+        self.shade_BWK.fill_(-torch.inf)
+        self.clock.fill_(clock)
+        torch.arange(clock * self.shape.beams, (clock + 1) * self.shape.beams, out=self.new_W)
+        self.position_R.zero_()
+        self.length_B.zero_()
 
     def take_in(self, there: slice, other: "Desk", lines_B: Int[Tensor, " B"], span: tuple[int, int, int]) -> None:
         """Copy sentences of another desk to these places; `span` is their first and last step, and where the last goes.
@@ -167,10 +178,11 @@ class Desk:
                 mine[layer][there, :, new] = theirs[layer][lines_B, :, old]
         self.source_BS[there, :source] = other.source_BS[lines_B]
         self.length_B[there] = other.length_B[lines_B]
-        self.seen_BWK[there] = False
-        self.seen_BWK[there, :, new] = other.seen_BWK[lines_B, :, old]
+        self.shade_BWK[there] = -torch.inf
+        self.shade_BWK[there, :, new] = other.shade_BWK[lines_B, :, old]
         position_BW = self.position_R.view(-1, W)
         position_BW[there] = other.position_R.view(-1, W)[lines_B]
+        self.cover()
 
 
 def best(logits_RV: Float[Tensor, "R V"], k: int) -> tuple[Tensor, ...]:

@@ -92,7 +92,6 @@ class StaticEngine:
         state = self._sit(Shape(_round(many, 1), beams, _round(source.longest, PLACES), STEPS))
         desk = state.desk
         state.lines, state.starts = list(range(many)), [0] * many
-        desk.length_B.zero_()
         desk.length_B[:many] = source.lengths_B
         desk.source_BS.zero_()
         desk.source_BS[source.sequence_N.long(), source.position_N.long()] = source.values.long()
@@ -189,7 +188,7 @@ class StaticEngine:
 
     def _logits(self, desk: Desk, token_R: Int[Tensor, " R"], places: int) -> Float[Tensor, "R V"]:
         """The program of a step, which reads these tokens and looks at so many steps."""
-        masks = desk.own_mask(places * desk.shape.beams, self.slopes_H, self.dtype), desk.memory_mask(self.dtype)
+        masks = desk.own_mask(places * desk.shape.beams, self.slopes_H), desk.shade_BS[:, None, None]
         x_RD = self.embed_target(token_R, desk.position_R, desk.shape.steps)
         turn = turn_at(desk.position_R, self.sizes.own[1], x_RD) if self.decoder[0].own.turns else None
         for layer in self.decoder:
@@ -214,9 +213,10 @@ class StaticEngine:
         memory_ND = self.norms[0](x_ND)
         for layer in self.decoder:
             layer.keep(memory_ND, desk)
+        desk.cover()
         return ()
 
-    def _sit(self, shape: Shape) -> Going:
+    def _sit(self, shape: Shape, clock: int = 0) -> Going:
         """An empty search on a desk of this shape, which is free again when the search is forgotten."""
         fitting = [desk for desk in self.free if desk.shape == shape]
         if fitting:
@@ -224,10 +224,8 @@ class StaticEngine:
         elif len(self.free) >= IDLE:
             del self.free[0]
         desk = fitting[-1] if fitting else Desk(shape, self.sizes, self.dtype, self.device)
-        desk.seen_BWK.zero_()
-        desk.clock.zero_()
-        desk.position_R.zero_()
-        state = Going(desk, [], [])
+        desk.clear(clock)
+        state = Going(desk, [], [], clock)
         weakref.finalize(state, self.free.append, desk)
         return state
 
@@ -264,16 +262,13 @@ class StaticEngine:
         source = max(state.desk.shape.source for state in states)
         clock = max(spans)
         shape = Shape(_round(many, 1), states[0].desk.shape.beams, source, _round(clock + more, STEPS))
-        moved = self._sit(shape)
+        moved = self._sit(shape, clock)
         self._prepare(shape)
-        moved.desk.length_B.zero_()
         for state in states:
             there = slice(len(moved.lines), len(moved.lines) + len(state.lines))
             self._copy(state, moved.desk, there, clock)
             moved.lines += range(there.start, there.stop)
             moved.starts += [start + clock - state.clock for start in state.starts]
-        moved.desk.clock.fill_(clock)
-        moved.clock = clock
         return moved
 
     def _copy(self, state: Going, desk: Desk, there: slice, clock: int) -> None:
