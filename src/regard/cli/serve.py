@@ -69,7 +69,7 @@ def serve(
 
     It listens to this machine alone unless --host says otherwise. SIGTERM lets it answer what it has taken, and end.
     """
-    _keep_few_kernels()
+    keep_few_kernels()
     try:
         from regard.serve.server import listen
         from regard.serve.server import serve as run
@@ -82,15 +82,15 @@ def serve(
 
     limits = Limits(max_characters, max_sentences, max_beam, max_seconds, max_waiting, max_connections, patience)
     settings = Settings(host, port, _token(token_file), tuple(origin or ()), limits)
-    named = _named(runs)
+    places = named(runs)
     with listen(host, port) as listening:
-        translators = {name: load(place, device, quantize or dtype) for name, place in named.items()}
+        translators = {name: load(place, device, quantize or dtype) for name, place in places.items()}
         for translator in translators.values():
             translator.workers = workers or translator.workers
         run(translators, settings, listening)
 
 
-def _keep_few_kernels() -> None:
+def keep_few_kernels() -> None:
     """Let torch keep fewer of the kernels it makes for each size of a batch.
 
     Batches of a server have every size there is. Kept by the thousand, as torch does unless told before it is loaded,
@@ -100,7 +100,7 @@ def _keep_few_kernels() -> None:
         os.environ.setdefault(name, str(count))
 
 
-def _named(runs: list[str]) -> dict[str, str]:
+def named(runs: list[str]) -> dict[str, str]:
     """Each run under its name: what stands before =, or the name of its folder."""
     found: dict[str, str] = {}
     for each in runs:

@@ -12,6 +12,8 @@
     waiting   from the event loop to the workers and back
     app       the routes
     server    the socket, the signals, and how it ends
+    look      the explorer's page beside all this: look_door, who may come in; look_talk, a conversation over a
+              WebSocket; look_making, a model that is trained while one watches
 
 A request names models and text, and nothing else: no path, no address and no code can be reached from one.
 """

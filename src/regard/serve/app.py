@@ -68,7 +68,7 @@ def make_app(translators: dict[str, Translator], settings: Settings) -> FastAPI:
             await asyncio.to_thread(worker.join)
 
     app = FastAPI(title="regard", version=__version__, lifespan=working, redoc_url=None, description=_ABOUT)
-    app.state.meter = meter
+    app.state.meter, app.state.models = meter, models
     app.add_exception_handler(HTTPException, _problem)
     app.add_exception_handler(ClientDisconnect, _nobody)
     app.add_exception_handler(Exception, _fault)

@@ -14,6 +14,7 @@ from typing import Any
 import h11
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from regard.serve.app import make_app
@@ -23,6 +24,8 @@ from regard.translator import Translator
 
 GRACE = 0.3
 """Seconds in which a connection without a request may still bring one when the server ends."""
+SPOKEN = 1 << 22
+"""Bytes of a message over a WebSocket that are still read, to be refused in words; who sends more is cut off."""
 SWITCH = 0.001
 """Seconds a thread may keep others waiting: the event loop must not wait for the workers."""
 
@@ -44,12 +47,24 @@ def listen(host: str, port: int) -> socket.socket:
 
 def serve(translators: dict[str, Translator], settings: Settings, listening: socket.socket) -> None:
     """Serve until a signal comes; then answer what was let in, and return."""
+    app, place = make_app(translators, settings), address(listening)
+    names = ", ".join(translators)
+    run(app, settings, listening, lambda: say(f"ready: {names} on {place}, told at {place}/docs"))
+    say(f"stopped; {_answered(app)} requests answered")
+
+
+def run(
+    app: ASGIApp, settings: Settings, listening: socket.socket, ready: Callable[[], None], sockets: bool = False
+) -> None:
+    """Let clients talk to an application until a signal comes; with `sockets`, over WebSockets too."""
     sys.setswitchinterval(SWITCH)
-    limits, app = settings.limits, make_app(translators, settings)
+    limits = settings.limits
     config = uvicorn.Config(
         app,
         http=_patient(limits.patience),
-        ws="none",
+        ws="websockets-sansio" if sockets else "none",
+        ws_max_size=SPOKEN,
+        ws_per_message_deflate=False,  # what goes over them is numbers, and seldom leaves the machine
         log_config=None,
         access_log=False,
         limit_concurrency=limits.connections,
@@ -59,11 +74,13 @@ def serve(translators: dict[str, Translator], settings: Settings, listening: soc
         server_header=False,
     )
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    _Server(config, ready).run(sockets=[listening])
+
+
+def address(listening: socket.socket) -> str:
+    """Where a socket listens, as a URL."""
     host, port = listening.getsockname()[:2]
-    place = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    names = ", ".join(translators)
-    _Server(config, lambda: _say(f"ready: {names} on {place}, told at {place}/docs")).run(sockets=[listening])
-    _say(f"stopped; {_answered(app)} requests answered")
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _answered(app: FastAPI) -> int:
@@ -73,7 +90,7 @@ def _answered(app: FastAPI) -> int:
     return round(sum(each.value for each in samples if each.name == "regard_requests_total"))
 
 
-def _say(sentence: str) -> None:
+def say(sentence: str) -> None:
     """A sentence on stderr; where that is full or closed, the server goes on without it."""
     try:
         print(f"regard: {sentence}", file=sys.stderr, flush=True)
@@ -133,6 +150,11 @@ def _patient(patience: float) -> type[asyncio.Protocol]:
                 self._clock = None
             if self._ending and self.cycle is not None:
                 self.cycle.keep_alive = False
+
+        def handle_websocket_upgrade(self, event: h11.Request) -> None:
+            if self._clock is not None:
+                self._clock.cancel()
+            super().handle_websocket_upgrade(event)
 
         def connection_lost(self, exc: Exception | None) -> None:
             if self._clock is not None:
