@@ -2,25 +2,12 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.analysis.complexity import Cell, crossing, fit, kept_bytes, measure
-from regard.analysis.layers import KERNEL, KINDS, Kind, banded, make_pass, products
+from regard.analysis.layers import KERNEL, KINDS, Kind, make_pass, products
 from regard.analysis.paths import path_length, reached, sequential
-from regard.nn.attention.sight import Sight
-
-
-@given(length=st.integers(1, 40), reach=st.integers(1, 9), heads=st.integers(1, 3))
-def test_attention_in_blocks_is_attention_under_a_mask(length: int, reach: int, heads: int) -> None:
-    torch.manual_seed(length)
-    q, k, v = (torch.randn(heads, length, 4, dtype=torch.float64) for _ in range(3))
-    place = torch.arange(length)
-    mask = Sight(window=reach).allows(place[:, None], place)
-    torch.testing.assert_close(banded(q, k, v, reach), scaled_dot_product_attention(q, k, v, attn_mask=mask))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "recurrent"])

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import pad, scaled_dot_product_attention
+from torch.nn.functional import scaled_dot_product_attention
 
+from regard.nn.attention.banded import BLOCK, band, within
 from regard.nn.attention.multihead import SelfAttention
 from regard.nn.attention.plan import plan
 from regard.nn.attention.sight import Sight
@@ -66,7 +66,8 @@ def products(kind: Kind, length: int, width: int) -> float:
         case "self-attention":
             return 4.0 * n * n * d
         case "restricted self-attention":
-            return 4.0 * (-(-n // REACH) * REACH) * 3 * REACH * d  # a block of queries sees three of keys
+            block = max(BLOCK, REACH)  # sees itself and the reach to each side of it
+            return 4.0 * (-(-n // block) * block) * (block + 2 * REACH) * d
         case "recurrent":
             return 16.0 * n * d * d
         case "convolutional":
@@ -83,10 +84,12 @@ def make_pass(kind: Kind, length: int, width: int, device: torch.device) -> Call
         match kind:
             case "self-attention" | "restricted self-attention":
                 heads = max(1, width // HEAD)
-                q, k, v = (torch.randn(heads, length, width // heads, requires_grad=True) for _ in range(3))
                 if kind == "self-attention":
-                    return lambda: scaled_dot_product_attention(q[None], k[None], v[None])
-                return lambda: banded(q, k, v, REACH)
+                    q, k, v = (torch.randn(1, heads, length, width // heads, requires_grad=True) for _ in range(3))
+                    return lambda: scaled_dot_product_attention(q, k, v)
+                q, k, v = (torch.randn(1, length, heads, width // heads, requires_grad=True) for _ in range(3))
+                near = restricted(length, REACH, device)
+                return lambda: near(q, k, v)
             case "recurrent":
                 recurrence = Recurrence("lstm", width, width)
                 return lambda: recurrence.states_at(x_ND, layout, recurrence.rest(1, x_ND))
@@ -98,29 +101,12 @@ def make_pass(kind: Kind, length: int, width: int, device: torch.device) -> Call
                 return lambda: _tensor(attention(x_ND, look))
 
 
-def banded(
-    q_HQE: Float[Tensor, "H Q E"], k_HKE: Float[Tensor, "H K E"], v_HKE: Float[Tensor, "H K E2"], reach: int
-) -> Float[Tensor, "H Q E2"]:
-    """Attention of each query to the keys at most `reach` from it, at a cost of queries times reach.
-
-    Queries go in blocks of `reach`; a block sees itself and its two neighbours, and a mask takes off what is too far.
-    """
-    length = q_HQE.shape[1]
-    blocks = -(-length // reach)
-    behind = blocks * reach - length
-    q_HBQE = pad(q_HQE, (0, 0, 0, behind)).view(q_HQE.shape[0], blocks, reach, q_HQE.shape[2])
-    k_HBKE, v_HBKE = (
-        pad(each, (0, 0, reach, reach + behind)).unfold(1, 3 * reach, reach).transpose(-1, -2)
-        for each in (k_HKE, v_HKE)
-    )
-    query_Q, key_K = torch.arange(reach, device=q_HQE.device), torch.arange(3 * reach, device=q_HQE.device)
-    near_QK = (key_K - reach - query_Q[:, None]).abs() <= reach
-    place_BK = torch.arange(blocks, device=q_HQE.device)[:, None] * reach + key_K - reach
-    real_BK = (place_BK >= 0) & (place_BK < length)
-    # Queries behind the end see something too, or their rows would be no numbers; they are cut off below.
-    mask_BQK = near_QK & real_BK[:, None] | ~(near_QK & real_BK[:, None]).any(-1, keepdim=True)
-    mixed_HBQE = scaled_dot_product_attention(q_HBQE, k_HBKE, v_HBKE, attn_mask=mask_BQK)
-    return mixed_HBQE.flatten(1, 2)[:, :length]
+def restricted(
+    length: int, reach: int, device: torch.device | str = "cpu"
+) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Attention of one row to the keys at most `reach` from each query, as the models compute it on a CPU."""
+    limit = band(Sight(window=reach), length, torch.tensor([length], device=device))
+    return lambda q_BQHE, k_BQHE, v_BQHE: within(q_BQHE, k_BQHE, v_BQHE, limit, q_BQHE.shape[3] ** -0.5, 0.0)
 
 
 def _tensor(made: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from regard.analysis.layers import KERNEL, Kind, banded
+from regard.analysis.layers import KERNEL, Kind, restricted
 from regard.nn.attention.multihead import SelfAttention
 from regard.nn.attention.plan import plan
 from regard.nn.attention.sight import Sight
@@ -83,7 +83,8 @@ def _layer(kind: Kind, layout: Layout, apart: int | None = None) -> Step:
             attention, look = SelfAttention(WIDTH, 1), plan(Sight(), layout, layout)
             return lambda x_ND: _run(attention, x_ND, look)
         case "restricted self-attention":
-            return lambda x_ND: banded(x_ND[None], x_ND[None], x_ND[None], SIGHT)[0]
+            near = restricted(layout.tokens, SIGHT)
+            return lambda x_ND: near(*[x_ND[None, :, None]] * 3)[0, :, 0]
         case "convolutional":
             convolution, window = GatedConvolution(WIDTH, KERNEL), _window(layout, apart)
             return lambda x_ND: _run(convolution, x_ND, window)

@@ -27,16 +27,18 @@ class About:
     source_language: str | None = None
     target_language: str | None = None
     examples: tuple[str, ...] = ()
+    run: str = ""
+    """The folder it was opened from."""
 
 
-def about(recipe: Recipe) -> About:
+def about(recipe: Recipe, run: str = "") -> About:
     """What can be told from a recipe: all of it for the phrasebook; of files, what their names end in."""
     first = recipe.data.train[0]
     if isinstance(first, PhrasebookCorpus):
-        return About("en", first.to, tuple(each.source for each in lectures(first.to))[:EXAMPLES])
+        return About("en", first.to, tuple(each.source for each in lectures(first.to))[:EXAMPLES], run)
     endings = [name.removesuffix(".gz").rpartition(".")[2] for name in first.files]
     known = [each if 2 <= len(each) <= 3 and each.isalpha() and each != "txt" else None for each in endings]
-    return About(known[0], known[1]) if len(known) == 2 else About()
+    return About(known[0], known[1], run=run) if len(known) == 2 else About(run=run)
 
 
 def longest(translator: Translator) -> int:

@@ -7,18 +7,26 @@ from regard.analysis.look import answers
 from regard.analysis.look.about import About, facts
 from regard.analysis.look.answers import LAST, NOTHING, Said
 from regard.analysis.look.frames import write_frame
+from regard.analysis.look.maths import maths
+from regard.analysis.look.pictures import figure
+from regard.analysis.look.positions import positions
 from regard.analysis.look.questions import (
     AnyQuestion,
     Asked,
     ExactRow,
+    Figure,
+    Maths,
     Models,
+    Positions,
     Read,
     Tokens,
+    Tree,
     number_of,
     read_question,
 )
 from regard.analysis.look.reading import Stale, StaleError
 from regard.analysis.look.subject import Subject
+from regard.analysis.look.tree import beam
 from regard.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -65,8 +73,14 @@ class Looker:
                 return answers.read(subject, asked, stale)
             case ExactRow():
                 return answers.row(subject, asked, stale)
-            case _:
-                raise ValueError("this cannot be answered yet")
+            case Maths():
+                return maths(subject, asked, stale)
+            case Tree():
+                return beam(subject, asked, stale)
+            case Positions():
+                return positions(subject, asked)
+            case Figure():
+                return figure(subject, asked)
 
     def subject(self, name: str | None) -> Subject:
         """The model of a name."""

@@ -62,7 +62,7 @@ class Subject:
         def make() -> Encoded:
             return encode(self.model, self.parts, ids, mine, self.means(ids, mine, stale), stale)
 
-        return self.kept.get(("encoded", ids, _key(mine)), make, lambda found: _size(found.weights))
+        return self.kept.get(("encoded", ids, key_of(mine)), make, lambda found: _size(found.weights))
 
     def written(self, ids: tuple[int, ...], target: tuple[int, ...], changes: Changes, stale: Stale) -> Written:
         """What the decoder makes of a target."""
@@ -71,7 +71,7 @@ class Subject:
             memory, means = self.encoded(ids, changes, stale).memory, self.means(ids, changes, stale)
             return write(self.model, self.parts, memory, target, changes, means, stale, CANDIDATES)
 
-        return self.kept.get(("written", ids, target, _key(changes)), make, lambda found: _size(found.weights))
+        return self.kept.get(("written", ids, target, key_of(changes)), make, lambda found: _size(found.weights))
 
     def weights(
         self, ids: tuple[int, ...], target: tuple[int, ...], changes: Changes, part: PartName, stale: Stale
@@ -85,7 +85,7 @@ class Subject:
         self, ids: tuple[int, ...], beam: int, prefix: tuple[int, ...], changes: Changes, stale: Stale
     ) -> Generator[tuple[int, ...], None, Hypothesis]:
         """The best translation; yields the tokens that are settled as they come, nothing where it was found before."""
-        key = ("found", ids, beam, prefix, _key(changes))
+        key = ("found", ids, beam, prefix, key_of(changes))
         known = self.kept.peek(key)
         if isinstance(known, Hypothesis):
             return known
@@ -122,7 +122,7 @@ def exhausted(search: Generator[tuple[int, ...], None, Hypothesis]) -> Hypothesi
             return found
 
 
-def _key(changes: Changes) -> tuple[str, ...]:
+def key_of(changes: Changes) -> tuple[str, ...]:
     """Changes as something to remember them by."""
     return tuple(each.model_dump_json() for each in changes)
 

@@ -6,7 +6,8 @@
 | ragged    | CUDA with Triton: a program for each sentence and head                        |
 | flex      | CUDA, compiled: the packed stream                                             |
 | varlen    | CUDA, not compiled, half precision: flash attention with offsets              |
-| padded    | everything else: rows of like length side by side (CPU), or one rectangle     |
+| padded    | everything else: rows of like length side by side (CPU), or one rectangle;     |
+|           | on a CPU a window that is narrow for a row is computed in blocks              |
 """
 
 import torch
@@ -14,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
+from regard.nn.attention.banded import within
 from regard.nn.attention.dense import Inside, dense, watchable
 from regard.nn.attention.flex import flex
 from regard.nn.attention.plan import Cells, Plan
@@ -70,12 +72,11 @@ def _by_cells(q_NHE: Tensor, k_NHE: Tensor, v_NHE: Tensor, cells: Cells, scale: 
     """Cell after cell of sequences of like length."""
     mixed = []
     sides = zip(cells.queries.spread(q_NHE), cells.keys.spread(k_NHE), cells.keys.spread(v_NHE), strict=True)
-    for (q, k, v), mask in zip(sides, cells.masks, strict=True):
+    for (q, k, v), limit in zip(sides, cells.limits, strict=True):
         if q.shape[1] == 0 or k.shape[1] == 0:
             mixed.append(q.new_zeros(*q.shape[:3], v.shape[3]))
-            continue
-        out_BHQE = dense(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), mask, scale, dropout)
-        mixed.append(out_BHQE.transpose(1, 2))
+        else:
+            mixed.append(within(q, k, v, limit, scale, dropout))
     return cells.queries.collect(mixed)
 
 

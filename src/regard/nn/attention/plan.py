@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 
+from regard.nn.attention.banded import Band, band, pays
 from regard.nn.attention.buckets import Grouping, group
 from regard.nn.attention.flex import block_mask
 from regard.nn.attention.sight import Sight
@@ -19,8 +20,9 @@ class Cells:
 
     queries: Grouping
     keys: Grouping
-    masks: tuple[Tensor | None, ...]
-    """What is added to the scores of each cell: zero or the bias where one may look, minus infinity elsewhere."""
+    limits: tuple[Band | Tensor | None, ...]
+    """Who may look where in each cell: in blocks, or by what is added to the scores (zero or the bias where one may
+    look, minus infinity elsewhere), or everywhere."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,19 +59,27 @@ def plan(sight: Sight, queries: Layout, keys: Layout) -> Plan:
 
 
 def _cut(sight: Sight, queries: Layout, keys: Layout) -> Cells:
-    """Cells of like length, and their masks."""
+    """Cells of like length, and who may look where in them."""
     by_query, by_key, members = group(queries, keys)
-    masks: list[Tensor | None] = []
+    limits = []
     for each, (_, columns), (_, key_columns) in zip(members, by_query.shapes, by_key.shapes, strict=True):
-        query_Q, key_K = torch.arange(columns), torch.arange(key_columns)
         lengths_B = keys.lengths_B[torch.from_numpy(each)]
-        # A causal query never reaches the padding behind its sequence, so only the others must be kept from it.
-        padded = not sight.causal and bool((lengths_B < key_columns).any())
-        if not padded and not sight.relative:
-            masks.append(None)
-            continue
-        allowed = sight.allows(query_Q[:, None], key_K)[None, None]
-        if padded:
-            allowed = allowed & (key_K < lengths_B[:, None, None, None])
-        masks.append(torch.where(allowed, sight.bias(query_Q, key_K), -torch.inf))
-    return Cells(by_query, by_key, tuple(masks))
+        limits.append(_limit(sight, columns, key_columns, lengths_B))
+    return Cells(by_query, by_key, tuple(limits))
+
+
+def _limit(sight: Sight, columns: int, key_columns: int, lengths_B: Int[Tensor, " B"]) -> Band | Tensor | None:
+    """Who may look where in rows of so many queries and keys, of which the first `lengths_B` keys are real."""
+    if pays(sight, columns):
+        return band(sight, columns, lengths_B)
+    # A causal query never reaches the padding behind its sequence, so only the others must be kept from it.
+    padded = not sight.causal and bool((lengths_B < key_columns).any())
+    if not padded and not sight.relative:
+        return None
+    query_Q, key_K = torch.arange(columns), torch.arange(key_columns)
+    allowed = sight.allows(query_Q[:, None], key_K)[None, None]
+    if padded:
+        allowed = allowed & (key_K < lengths_B[:, None, None, None])
+        # A query behind its row's end may see nothing, and its gradient would be no number; nobody asks what it sees.
+        allowed = allowed | ~allowed.any(-1, keepdim=True)
+    return torch.where(allowed, sight.bias(query_Q, key_K), -torch.inf)
