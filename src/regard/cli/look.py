@@ -83,7 +83,7 @@ def _opened(place: str, device: str) -> "tuple[Translator, About]":
     from regard.translator import Translator
 
     bundle = load_bundle(place, find_device(device))
-    return Translator.from_bundle(bundle), about(bundle.recipe)
+    return Translator.from_bundle(bundle), about(bundle.recipe, place)
 
 
 def _listening(host: str, port: int | None) -> "socket.socket":

@@ -61,7 +61,7 @@ class Making:
             self._train()
             (self.folder / "finished").touch()
         self._tell({"message": "the model is being opened", "done": 1.0})
-        return load(self.folder, self.device), about(self.recipe)
+        return load(self.folder, self.device), about(self.recipe, str(self.folder))
 
     def _train(self) -> None:
         events = train(self.recipe, self.folder, self.device, self._prepare)

@@ -53,13 +53,14 @@ class Alignment(nn.Module):
         super().__init__()
         self.score, self.focus = score, focus
         self.drop = Dropout(0.0)
-        self.scores, self.mask, self.weights, self.context = Tap(), Tap(), Tap(), Tap()
+        self.query, self.scores, self.mask, self.weights, self.context = Tap(), Tap(), Tap(), Tap(), Tap()
         self.aligned = Tap() if focus is not None else None
 
     def forward(
         self, q_ND: Float[Tensor, "N D"], k_ND: Float[Tensor, "N2 D2"], v_ND: Float[Tensor, "N2 D3"], plan: Plan
     ) -> Float[Tensor, "N D3"]:
         """The context of every query of a ragged batch at once."""
+        q_ND = self.query(q_ND)
         # Half-precision kernels take one number format, and sums with embeddings come in another.
         q_NHE, k_NHE, v_NHE = q_ND[:, None].to(k_ND.dtype), k_ND[:, None], v_ND[:, None].to(k_ND.dtype)
         if self.focus is None:
@@ -79,7 +80,7 @@ class Alignment(nn.Module):
 
     def step(self, q_RD: Float[Tensor, "R D"], kept: Kept) -> Float[Tensor, "R D2"]:
         """The context of one query a row; R / B rows, the beams, share each of B kept memories."""
-        sources = kept.k_BHKE.shape[0]
+        q_RD, sources = self.query(q_RD), kept.k_BHKE.shape[0]
         q_BHQE = q_RD.view(sources, 1, q_RD.shape[0] // max(1, sources), q_RD.shape[1])
         context_RD: Tensor = self.context(self._mix(q_BHQE, kept, kept.mask_for(q_BHQE)).flatten(0, 2))
         return context_RD

@@ -44,7 +44,7 @@ class MultiHeadAttention(nn.Module):
         self.score = make_score(score, self.key_size)
         self.out = projection(heads * self.value_size, [width])
         self.drop = Dropout(dropout)
-        self.q, self.k, self.v = Tap(), Tap(), Tap()
+        self.entered, self.q, self.k, self.v = Tap(), Tap(), Tap(), Tap()
         self.scores, self.mask, self.weights = Tap(), Tap(), Tap()
         self.mixed, self.output = Tap(), Tap()
 
@@ -106,13 +106,14 @@ class SelfAttention(MultiHeadAttention):
 
     def forward(self, x_ND: Float[Tensor, "N D"], plan: Plan) -> Float[Tensor, "N D"]:
         """Let every token look at its own sequence."""
-        return self._mix(*self._project(x_ND, plan.queries.position_N), plan)
+        return self._mix(*self._project(self.entered(x_ND), plan.queries.position_N), plan)
 
     def step(
         self, x_RD: Float[Tensor, "R D"], position: int, kept: Kept, sight: Sight
     ) -> tuple[Float[Tensor, "R D"], Kept]:
         """Let one new token a row look at those kept so far and at itself; what is kept grows by it."""
-        q_RHE, k_RHE, v_RHE = self._project(x_RD, torch.full(x_RD.shape[:1], position, device=x_RD.device))
+        place_R = torch.full(x_RD.shape[:1], position, device=x_RD.device)
+        q_RHE, k_RHE, v_RHE = self._project(self.entered(x_RD), place_R)
         kept = kept.grown(self.k(k_RHE), self.v(v_RHE))
         mixed_RQD = self._mix_kept(self.q(q_RHE)[:, :, None], kept.in_sight(sight), kept.bias(sight))
         return mixed_RQD[:, 0], kept
@@ -146,7 +147,7 @@ class CrossAttention(MultiHeadAttention):
 
     def forward(self, x_ND: Float[Tensor, "N D"], memory: Float[Tensor, "N2 D"], plan: Plan) -> Float[Tensor, "N D"]:
         """Let every token look at the memory of its sequence number."""
-        (q_NHE,) = self._heads(self.query(x_ND), self.key_size)
+        (q_NHE,) = self._heads(self.query(self.entered(x_ND)), self.key_size)
         k_NHE, v_NHE = self._heads(self.kv(memory), self.key_size, self.value_size)
         return self._mix(q_NHE, k_NHE, v_NHE, plan)
 
@@ -157,6 +158,6 @@ class CrossAttention(MultiHeadAttention):
 
     def step(self, x_RD: Float[Tensor, "R D"], kept: Kept) -> Float[Tensor, "R D"]:
         """Let R rows look at B kept memories; R / B rows, the beams, share each of them."""
-        (q_RHE,) = self._heads(self.query(x_RD), self.key_size)
+        (q_RHE,) = self._heads(self.query(self.entered(x_RD)), self.key_size)
         q_BWHE = self.q(q_RHE).view(kept.k_BHKE.shape[0], -1, *q_RHE.shape[1:])
         return self._mix_kept(q_BWHE.transpose(1, 2), kept, None).flatten(0, 1)
