@@ -1,0 +1,127 @@
+/** Where the heads of a model stand on the sheet: a block a part; by layer, or in the order of what was measured. */
+
+import type { Sort } from './address'
+import type { HeadFacts, Part, PartShape } from './messages'
+
+export interface Thumb {
+  part: Part
+  layer: number
+  head: number
+  x: number
+  y: number
+  size: number
+  /** Row and column among the thumbs of its block, for walking. */
+  row: number
+  column: number
+}
+
+export interface Block {
+  part: Part
+  x: number
+  y: number
+  width: number
+  height: number
+  columns: number
+  rows: number
+}
+
+export interface Sheet {
+  thumbs: Thumb[]
+  blocks: Block[]
+  width: number
+  height: number
+}
+
+export const TITLE = 40
+export const MARGIN = 20
+const GAP = 5
+const BETWEEN = 26
+const SMALLEST = 34
+const LARGEST = 110
+const CAPTION = 14
+
+export type Measure = (place: { part: Part; layer: number; head: number }) => number | undefined
+
+/** The measure that a sort goes by: larger comes first, except for entropy, where the sharpest comes first. */
+export function measureBy(sort: Sort, facts: readonly HeadFacts[], effect: Measure): Measure {
+  if (sort === 'effect') return effect
+  const known = new Map(facts.map((each) => [`${each.part}/${each.layer}/${each.head}`, each]))
+  return ({ part, layer, head }) => {
+    const found = known.get(`${part}/${layer}/${head}`)
+    return found && sort !== 'layer' ? found[sort] : undefined
+  }
+}
+
+function ordered({ part, layers, heads }: PartShape, sort: Sort, measure: Measure): { layer: number; head: number }[] {
+  const places = Array.from({ length: layers * heads }, (_, i) => ({ layer: Math.floor(i / heads), head: i % heads }))
+  if (sort === 'layer') return places
+  const sign = sort === 'entropy' || sort === 'effect' ? 1 : -1
+  const of = (place: { layer: number; head: number }) => measure({ part, ...place }) ?? sign * Infinity
+  return places.sort((a, b) => sign * (of(a) - of(b)) || a.layer - b.layer || a.head - b.head)
+}
+
+function side(width: number, across: number, columns: number): number {
+  const block = (width - (across - 1) * BETWEEN) / across
+  return Math.floor((block - MARGIN - (columns - 1) * GAP) / columns)
+}
+
+/** The sheet for a model, as wide as there is room. */
+export function sheetOf(parts: readonly PartShape[], width: number, sort: Sort, measure: Measure): Sheet {
+  const widest = Math.max(1, ...parts.map(({ heads }) => heads))
+  let across = Math.max(1, parts.length)
+  while (across > 1 && side(width, across, widest) < SMALLEST) across--
+  const size = Math.max(10, Math.min(LARGEST, side(width, across, widest)))
+  const caption = sort === 'layer' ? 0 : CAPTION
+  const sheet: Sheet = { thumbs: [], blocks: [], width, height: 0 }
+  const blockWidth = MARGIN + widest * (size + GAP)
+  let top = 0
+  for (let start = 0; start < parts.length; start += across) {
+    let deepest = 0
+    parts.slice(start, start + across).forEach((shape, i) => {
+      const x = i * (blockWidth + BETWEEN - GAP)
+      const places = ordered(shape, sort, measure)
+      const columns = sort === 'layer' ? shape.heads : widest
+      const rows = Math.ceil(places.length / columns)
+      const height = TITLE + rows * (size + GAP + caption)
+      sheet.blocks.push({ part: shape.part, x, y: top, width: blockWidth, height, columns, rows })
+      places.forEach(({ layer, head }, place) => {
+        const [row, column] = [Math.floor(place / columns), place % columns]
+        sheet.thumbs.push({
+          part: shape.part, layer, head, size, row, column,
+          x: x + MARGIN + column * (size + GAP), y: top + TITLE + row * (size + GAP + caption),
+        })
+      })
+      deepest = Math.max(deepest, height)
+    })
+    top += deepest + BETWEEN
+  }
+  sheet.height = Math.max(0, top - BETWEEN)
+  return sheet
+}
+
+/** The thumb under a point. */
+export function thumbAt(sheet: Sheet, x: number, y: number): number {
+  return sheet.thumbs.findIndex((each) => x >= each.x && x < each.x + each.size && y >= each.y && y < each.y + each.size)
+}
+
+/** Where an arrow key leads from a thumb: within its block, and over its edge into the next one. */
+export function walkedTo(sheet: Sheet, from: number, key: string): number {
+  const here = sheet.thumbs[from]
+  if (!here) return 0
+  const dx = Number(key === 'ArrowRight') - Number(key === 'ArrowLeft')
+  const dy = Number(key === 'ArrowDown') - Number(key === 'ArrowUp')
+  const aim = { x: here.x + dx * here.size, y: here.y + dy * here.size }
+  let best = from
+  let least = Infinity
+  sheet.thumbs.forEach((each, i) => {
+    const ahead = dx ? (each.x - here.x) * dx : (each.y - here.y) * dy
+    const aside = dx ? Math.abs(each.y - here.y) : Math.abs(each.x - here.x)
+    if (ahead <= 0 || (dx && aside > here.size)) return
+    const far = Math.abs(each.x - aim.x) + Math.abs(each.y - aim.y) + 3 * aside
+    if (far < least) {
+      least = far
+      best = i
+    }
+  })
+  return best
+}

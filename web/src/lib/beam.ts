@@ -1,0 +1,70 @@
+/** Where the nodes of a beam search stand: steps from left to right, and no two branches crossing. */
+
+import { hierarchy, tree } from 'd3-hierarchy'
+import type { BeamMessage, BeamNode, Fate } from './messages'
+
+export interface Placed {
+  readonly index: number
+  readonly node: BeamNode
+  readonly x: number
+  readonly y: number
+  readonly parent: number | null
+  readonly best: boolean
+}
+
+export interface Tree {
+  readonly nodes: Placed[]
+  readonly width: number
+  readonly height: number
+}
+
+interface Branch {
+  index: number
+  children: Branch[]
+}
+
+/** How a node is told apart without its colour: a letter, and what it means. */
+export const FATES: Record<Fate, { letter: string; meaning: string }> = {
+  kept: { letter: 'K', meaning: 'kept in the beam' },
+  ended: { letter: 'E', meaning: 'ended, a finished translation' },
+  pruned: { letter: 'P', meaning: 'pruned, not among the best' },
+  stopped: { letter: 'S', meaning: 'stopped when the search ended' },
+}
+
+/** A place for every node that is shown; `step` and `line` are the distances between steps and between leaves. */
+export function laidOut(beam: Pick<BeamMessage, 'nodes' | 'best'>, withPruned: boolean, step: number, line: number): Tree {
+  const best = new Set(beam.best)
+  const shown = (node: BeamNode, index: number) => withPruned || node.fate !== 'pruned' || best.has(index)
+  const branches = beam.nodes.map((_, index): Branch => ({ index, children: [] }))
+  const root: Branch = { index: -1, children: [] }
+  beam.nodes.forEach((node, index) => {
+    if (!shown(node, index)) return
+    ;(node.parent === null ? root : branches[node.parent]!).children.push(branches[index]!)
+  })
+  for (const branch of [root, ...branches]) branch.children.sort((a, b) => order(beam.nodes, a) - order(beam.nodes, b))
+
+  const top = tree<Branch>().nodeSize([line, step]).separation((a, b) => (a.parent === b.parent ? 1 : 1.25))(hierarchy(root))
+  const points = top.descendants().filter(({ data }) => data.index >= 0)
+  const least = Math.min(0, ...points.map(({ x }) => x))
+  const nodes = points.map(({ x, y, data }): Placed => {
+    const node = beam.nodes[data.index]!
+    return { index: data.index, node, x: y, y: x - least + line, parent: node.parent, best: best.has(data.index) }
+  })
+  return {
+    nodes,
+    width: Math.max(step, ...nodes.map(({ x }) => x)) + step,
+    height: Math.max(line, ...nodes.map(({ y }) => y)) + line,
+  }
+}
+
+function order(nodes: readonly BeamNode[], branch: Branch): number {
+  const node = nodes[branch.index]
+  return node ? node.rank + (node.fate === 'pruned' ? 1000 : 0) : 0
+}
+
+/** The numbers of the tokens on the way to a node, first token first. */
+export function pathTo(nodes: readonly BeamNode[], index: number): number[] {
+  const path: number[] = []
+  for (let at: number | null = index; at !== null; at = nodes[at]!.parent) path.unshift(at)
+  return path
+}

@@ -1,0 +1,64 @@
+/**
+ * Writing: where a token ends between two Arabic letters that join, both sides get a zero-width joiner, so that each
+ * piece keeps the shape it has in the word.
+ */
+
+export const JOINER = '\u200d'
+
+/** How a letter joins: on both sides, to the one before it only, not at all, or not a letter but a mark upon one. */
+export type Joining = 'both' | 'before' | 'none' | 'mark'
+
+// Unicode's joining types (ArabicShaping) of the letters of Arabic, Persian, Urdu and their neighbours.
+const BEFORE_ONLY = new Set(
+  Array.from('آأؤإاةدذرزوٱٲٳٵٶٷڈډڊڋڌڍڎڏڐڑڒړڔڕږڗژڙۀۃۄۅۆۇۈۉۊۋۍۏےۓەۮۯݙݚݛݫݬݱݳݴݸݹ', (letter) => letter.codePointAt(0)!),
+)
+const NOT_JOINING = new Set([0x0621, 0x0674, 0x06d4, 0x06dd, 0x200c])
+
+/** How the letter with this code point joins. */
+export function joining(point: number): Joining {
+  const mark =
+    (point >= 0x064b && point <= 0x065f) || point === 0x0670 || (point >= 0x06d6 && point <= 0x06dc) ||
+    (point >= 0x06df && point <= 0x06e4) || (point >= 0x0610 && point <= 0x061a)
+  if (mark) return 'mark'
+  if (NOT_JOINING.has(point)) return 'none'
+  if (BEFORE_ONLY.has(point)) return 'before'
+  const letter =
+    (point >= 0x0620 && point <= 0x064a) || (point >= 0x066e && point <= 0x06d3) ||
+    (point >= 0x06fa && point <= 0x06ff && point !== 0x06fd && point !== 0x06fe) ||
+    (point >= 0x0750 && point <= 0x077f) || point === 0x200d
+  return letter ? 'both' : 'none'
+}
+
+function firstLetter(text: string): Joining {
+  for (const letter of text) {
+    const how = joining(letter.codePointAt(0)!)
+    if (how !== 'mark') return how
+  }
+  return 'none'
+}
+
+function lastLetter(text: string): Joining {
+  for (const letter of Array.from(text).reverse()) {
+    const how = joining(letter.codePointAt(0)!)
+    if (how !== 'mark') return how
+  }
+  return 'none'
+}
+
+/** Whether a cut between these two texts parts letters that would have joined. */
+export function joined(left: string, right: string): boolean {
+  const first = firstLetter(right)
+  return lastLetter(left) === 'both' && (first === 'both' || first === 'before')
+}
+
+/** Texts of one sequence, some of which go on the word before them, with joiners where a cut parts joining letters. */
+export function shaped(texts: readonly string[], continues: readonly boolean[]): string[] {
+  const result = [...texts]
+  for (let i = 1; i < texts.length; i++) {
+    if (continues[i] && joined(texts[i - 1]!, texts[i]!)) {
+      result[i - 1] += JOINER
+      result[i] = JOINER + result[i]
+    }
+  }
+  return result
+}
