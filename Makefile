@@ -30,7 +30,10 @@ $(VENV)/.created:
 	  echo "creating $(VENV) with $$($(PYTHON) --version)" >&2; $(PYTHON) -m venv --clear $(VENV); }
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
+# The explorer is built while regard is installed (hatch_build.py), so it is installed again when a source of it changed.
+PAGE := hatch_build.py $(shell find web -type f -not -path '*/node_modules/*' 2>/dev/null)
+
+$(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt $(wildcard $(PAGE))
 	@echo "installing regard (the first time takes a minute)" >&2
 	@$(PIP) install --constraint constraints.txt --editable .
 	@touch $@

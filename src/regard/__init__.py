@@ -8,11 +8,12 @@ with regard.recording(translator.model, "decoder.*.cross.weights") as seen: ...
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from regard.drawing import figure
     from regard.nn.tap import recording, replacing
     from regard.translator import load
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "load", "recording", "replacing"]
+__all__ = ["__version__", "figure", "load", "recording", "replacing"]
 
 
 def __getattr__(name: str) -> object:
@@ -21,6 +22,10 @@ def __getattr__(name: str) -> object:
         from regard.translator import load
 
         return load
+    if name == "figure":
+        from regard.drawing import figure
+
+        return figure
     if name in ("recording", "replacing"):
         from regard.nn import tap
 

@@ -2,6 +2,7 @@ import io
 import logging
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from regard.plot import (
     Branch,
     Growth,
+    Numbers,
     Panel,
     Quality,
     Series,
@@ -216,3 +218,52 @@ def test_a_cost_of_nothing_has_no_logarithm() -> None:
 def test_a_system_without_a_score_for_every_length_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="one vector has 1 scores for 2 groups"):
         lengths(["1–4", "5–9"], [3.0, 7.0], [Quality("one vector", [90.0])], "BLEU")
+
+
+def test_a_logarithm_shows_small_weights_and_its_bar_says_what_lies_below() -> None:
+    drawn = np.array([[0.9, 0.1], [0.999, 0.00001]])
+    bar = alignment(drawn, ["a", "b"], ["c", "d"], scale="log").axes[1]
+    assert bar.get_yscale() == "log"
+    assert bar.get_ylim() == pytest.approx((0.000999, 0.999))
+    everything = alignment(np.array([[0.9, 0.1]]), ["a", "b"], ["c"], scale="log").axes[1]
+    assert everything.get_ylim() == pytest.approx((0.1, 0.9))
+
+
+def test_a_sheet_of_heads_counts_those_it_was_told_from_one() -> None:
+    figure = heads(np.stack([[weights(4, 4)] * 2]), SOURCE, GERMAN, Numbers([3], [0, 5]))
+    assert [axes.get_title() for axes in figure.axes[:2]] == ["head 1", "head 6"]
+    assert figure.axes[0].get_ylabel() == "layer 4"
+
+
+def test_words_too_small_to_be_read_give_way_to_their_places() -> None:
+    figure = heads(np.stack([[weights(90, 90)] * 16]), ["word"] * 90, ["Wort"] * 90)
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["20", "40", "60", "80"]
+
+
+@pytest.mark.parametrize("words", [40, 100])
+def test_a_long_sentence_runs_downwards_and_stays_on_a_page(words: int) -> None:
+    figure = lines(weights(words, words), ["a longer word"] * words, ARABIC[:1] * words)
+    assert figure.get_figwidth() < 8
+    heights = [text.get_position()[1] for text in figure.axes[0].texts[:words]]
+    assert min(above - below for above, below in pairwise(heights)) > 11  # rows do not touch: points of the letters
+
+
+def test_a_long_search_goes_on_below() -> None:
+    chain = [Branch("<s>", None, 0.0, "alive", best=True)]
+    chain += [Branch(f"w{at}", at, -0.1 * at, "alive", best=True) for at in range(24)]
+    figure = beam(chain)
+    assert [len(axes.texts) // 2 for axes in figure.axes] == [10, 10, 5]
+    assert figure.get_figwidth() < 13
+
+
+def test_the_tree_of_an_arabic_search_grows_leftwards() -> None:
+    tree = [Branch("<s>", None, 0.0, "alive"), Branch(ARABIC[0], 0, -1.0, "alive"), Branch("</s>", 1, -1.0, "finished")]
+    left, right = beam(tree).axes[0].get_xlim()
+    assert left > right
+
+
+def test_the_best_way_is_told_from_the_others_by_more_than_its_colour() -> None:
+    tree = [Branch("<s>", None, 0.0, "alive", True), Branch("a", 0, -1.0, "alive", True), Branch("b", 0, -2.0, "alive")]
+    figure = beam(tree)
+    assert [text.get_text() for text in figure.axes[0].texts if text.get_fontweight() == "bold"] == ["<s>", "a"]
+    assert "best" in [text.get_text() for text in figure.legends[0].get_texts()]

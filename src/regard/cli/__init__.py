@@ -15,6 +15,8 @@ from regard.cli import (
     align,
     demo,
     evaluate,
+    figure,
+    look,
     perplexity,
     phrasebook,
     prepare,
@@ -42,9 +44,11 @@ app = typer.Typer(
     regard evaluate runs/phrasebook              how good they are
     regard align runs/phrasebook --source in.txt --target out.txt
     regard perplexity runs/phrasebook --source in.txt --target out.txt
+    regard figure runs/phrasebook "I can go" -o map.pdf
     regard score --hypothesis out.de --reference test.de
     regard race --quick                          families compared under one budget
     regard serve runs/phrasebook                 translations over HTTP
+    regard look runs/phrasebook                  see it think, in the browser
     """,
     no_args_is_help=True,
     add_completion=False,
@@ -77,9 +81,11 @@ app.command("translate")(translate.translate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("align")(align.align)
 app.command("perplexity")(perplexity.perplexity)
+app.command("figure")(figure.figure)
 app.command("score")(score.score)
 app.command("race")(race.race)
 app.command("serve")(serve.serve)
+app.command("look")(look.look)
 app.add_typer(recipe.app, name="recipe")
 
 

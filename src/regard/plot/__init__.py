@@ -8,7 +8,7 @@ from regard.plot.alignment import Links, alignment
 from regard.plot.beam import Branch, beam
 from regard.plot.curves import Panel, Series, curves
 from regard.plot.growth import Growth, growth
-from regard.plot.heads import heads
+from regard.plot.heads import Numbers, heads
 from regard.plot.lengths import Quality, lengths
 from regard.plot.lettering import piece_labels, right_to_left
 from regard.plot.lines import lines
@@ -20,6 +20,7 @@ __all__ = [
     "Branch",
     "Growth",
     "Links",
+    "Numbers",
     "Panel",
     "Quality",
     "Series",

@@ -34,11 +34,13 @@ def alignment(
     gold: Links | None = None,
     *,
     title: str = "",
+    scale: style.Scale = "linear",
+    meaning: str = "attention weight",
 ) -> Figure:
     """A row for each target word, a column for each source word, the brighter the more it was looked at.
 
     Where `gold` is given, sure links are framed and possible ones framed with dashes. Columns of a right-to-left source
-    run from right to left.
+    run from right to left. `meaning` is what the colour bar says of itself.
     """
     weights = style.matrix(weights_TS, (len(target), len(source)), "weights_TS (target words, source words)")
     cell = style.cell_size(*weights.shape)
@@ -48,7 +50,7 @@ def alignment(
     height = cell * len(target) + 0.08 * longest[0] + 0.4 + 0.25 * bool(title) + 0.3 * bool(gold)
     figure = style.sheet(max(width, 2.6), max(height, 1.6))
     axes = figure.add_subplot()
-    mesh = style.cells(axes, weights, style.weight_range(weights))
+    mesh = style.cells(axes, weights, style.weight_range(weights, scale))
     axes.set_aspect("equal")
     label_words(axes, source, target, style.letter_size(cell), fonts)
     if right_to_left(source):
@@ -58,7 +60,7 @@ def alignment(
         figure.legend(
             handles=_legend(gold), loc="outside lower center", ncols=2, fontsize=8, frameon=False, labelcolor=style.INK
         )
-    style.colour_bar(figure, mesh, axes, "attention weight")
+    style.colour_bar(figure, mesh, axes, meaning)
     if title:
         figure.suptitle(title, fontsize=10, color=style.INK, fontfamily=fonts)
     return figure

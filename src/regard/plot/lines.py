@@ -1,6 +1,8 @@
-"""Attention as lines between two sentences: source above, target below, the stronger the thicker."""
+"""Attention as lines between two sentences, the stronger the thicker: source above target, or before it where long."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,7 +18,33 @@ from regard.plot.lettering import families, right_to_left
 SIZE = 11.0  # points of the letters
 GAP = 9.0  # points between words
 RISE = 70.0  # points between the sentences
+ROW = 15.0  # points of a word's row where sentences run downwards
+REACH = 150.0  # points between such columns
+LONGEST = 11.0 * 72  # points beyond which a sentence would not be read on a page, and runs downwards
 WIDEST = 4.0  # points of a line of weight 1
+
+
+@dataclass(frozen=True)
+class _Word:
+    """A word, where it stands, and where lines touch it."""
+
+    text: str
+    x: float
+    y: float
+    touch: tuple[float, float]
+    side: Literal["left", "center", "right"] = "center"
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """Both sentences laid out, and the room they take."""
+
+    source: list[_Word]
+    target: list[_Word]
+    left: float
+    right: float
+    low: float
+    high: float
 
 
 def lines(
@@ -30,23 +58,27 @@ def lines(
 ) -> Figure:
     """Two sentences with a line for every weight of at least `threshold`, as thick as the weight is high.
 
-    A sentence in a right-to-left script runs from right to left. Where `gold` is given, lines that are no link of it
-    are dashed and orange.
+    A sentence in a right-to-left script runs from right to left. Sentences too long for a page's width run downwards,
+    a word a row. Where `gold` is given, lines that are no link of it are dashed and orange.
     """
     weights = style.matrix(weights_TS, (len(target), len(source)), "weights_TS (target words, source words)")
     fonts = families([*source, *target, title])
-    widths = [_widths(words, fonts) for words in (source, target)]
+    widths = _widths(source, fonts), _widths(target, fonts)
     length = max(sum(each) + GAP * (len(each) - 1) for each in widths)
-    places = [_places(words, width, length) for words, width in zip((source, target), widths, strict=True)]
-    figure = style.sheet((length + 24) / 72, (RISE + 4 * SIZE + 26 + 16 * bool(title)) / 72)
+    sheet = _across(source, target, widths, length) if length <= LONGEST else _downwards(source, target, widths)
+    figure = style.sheet(
+        (sheet.right - sheet.left + 12) / 72, (sheet.high - sheet.low + SIZE + 26 + 16 * bool(title)) / 72
+    )
     axes = figure.add_subplot()
     axes.set_axis_off()
-    axes.set_xlim(-6, length + 6)
-    axes.set_ylim(-SIZE * 1.7, RISE + SIZE * 1.7)
-    for words, xs, y in ((source, places[0], RISE + 0.4 * SIZE), (target, places[1], -SIZE)):
-        for word, x in zip(words, xs, strict=True):
-            axes.text(x, y, plain(word), ha="center", va="baseline", fontsize=SIZE, fontfamily=fonts, color=style.INK)
-    _connect(axes, weights, places, gold, threshold)
+    axes.set_xlim(sheet.left, sheet.right)
+    axes.set_ylim(sheet.low, sheet.high)
+    for word in (*sheet.source, *sheet.target):
+        axes.text(
+            word.x, word.y, plain(word.text), ha=word.side, va="baseline",
+            fontsize=SIZE, fontfamily=fonts, color=style.INK,
+        )  # fmt: skip
+    _connect(axes, weights, sheet, gold, threshold)
     figure.legend(
         handles=_legend(weights, gold, threshold),
         loc="outside lower center", ncols=4, fontsize=7.5, frameon=False, labelcolor=style.INK,
@@ -56,9 +88,32 @@ def lines(
     return figure
 
 
-def _connect(
-    axes: Axes, weights: NDArray[np.float64], places: list[list[float]], gold: Links | None, threshold: float
-) -> None:
+def _across(
+    source: Sequence[str], target: Sequence[str], widths: tuple[list[float], list[float]], length: float
+) -> _Sheet:
+    """The source above, the target below, each in the middle and in the order its script is read."""
+    above = [
+        _Word(word, x, RISE + 0.4 * SIZE, (x, RISE - 2))
+        for word, x in zip(source, _places(source, widths[0], length), strict=True)
+    ]
+    below = [_Word(word, x, -SIZE, (x, 2)) for word, x in zip(target, _places(target, widths[1], length), strict=True)]
+    return _Sheet(above, below, -6, length + 6, -SIZE * 1.7, RISE + SIZE * 1.7)
+
+
+def _downwards(source: Sequence[str], target: Sequence[str], widths: tuple[list[float], list[float]]) -> _Sheet:
+    """The source on the left, the target on the right, a word a row, the shorter one spread as far as the longer."""
+    bottom = -ROW * (max(len(source), len(target)) - 1)
+
+    def rows(words: Sequence[str]) -> list[float]:
+        return [bottom * at / max(1, len(words) - 1) for at in range(len(words))]
+
+    lift = 0.35 * SIZE  # a line touches a word at half the height of its letters
+    left = [_Word(word, -4, y - lift, (0, y), "right") for word, y in zip(source, rows(source), strict=True)]
+    right = [_Word(word, REACH + 4, y - lift, (REACH, y), "left") for word, y in zip(target, rows(target), strict=True)]
+    return _Sheet(left, right, -max(widths[0]) - 10, REACH + max(widths[1]) + 10, bottom - SIZE, SIZE)
+
+
+def _connect(axes: Axes, weights: NDArray[np.float64], sheet: _Sheet, gold: Links | None, threshold: float) -> None:
     """The lines, weak ones first so that strong ones lie on top."""
     for flat in np.argsort(weights, axis=None):
         at, to = divmod(int(flat), weights.shape[1])
@@ -66,9 +121,10 @@ def _connect(
         if weight < threshold:
             continue
         known = gold is None or (to, at) in gold.possible
+        start, end = sheet.source[to].touch, sheet.target[at].touch
         axes.plot(
-            [places[0][to], places[1][at]],
-            [RISE - 2, 2],
+            [start[0], end[0]],
+            [start[1], end[1]],
             color=style.COLOURS[0] if known else style.GOLD,
             linestyle="-" if known else (0, (3, 1.5)),
             linewidth=max(0.4, WIDEST * weight),

@@ -1,13 +1,13 @@
 """What all figures share: colours, ink, and how a sheet of them is made."""
 
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import QuadMesh
-from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
+from matplotlib.colors import Colormap, LinearSegmentedColormap, LogNorm, Normalize, PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
@@ -25,6 +25,10 @@ STROKES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 
 WEIGHTS = matplotlib.colormaps["cividis"]
 SIGNED = LinearSegmentedColormap.from_list("blue-orange", ["#00498a", "#5aa5dc", "#ffffff", "#f0a04b", "#a04000"])
+
+Scale = Literal["linear", "sqrt", "log"]
+"""How colours follow numbers: a root or a logarithm shows the small weights that a straight line leaves dark."""
+DARKEST = 1e-3  # share of the largest weight below which a logarithm sees no difference
 
 CELL = 0.34  # inches of a word's row or column while there is room
 LARGEST = 11.0  # inches of a whole map
@@ -52,10 +56,19 @@ def matrix(weights: ArrayLike, shape: tuple[int, ...], what: str) -> NDArray[np.
     return array
 
 
-def weight_range(weights: NDArray[np.float64]) -> Normalize:
+def weight_range(weights: NDArray[np.float64], scale: Scale = "linear") -> Normalize:
     """From nothing to the largest weight there is, so that the colour bar tells the true range."""
     low, high = min(0.0, float(weights.min())), float(weights.max())
-    return Normalize(low, high if high > low else low + 1.0)
+    high = high if high > low else low + 1.0
+    match scale:
+        case "linear":
+            return Normalize(low, high)
+        case "sqrt":
+            return PowerNorm(0.5, low, high)
+        case "log":
+            least = float(weights[weights > 0].min(initial=high))
+            return LogNorm(min(max(least, DARKEST * high), 0.9 * high), high, clip=True)
+    raise ValueError(f"colours follow weights on a scale that is linear, sqrt or log, not '{scale}'")
 
 
 def cells(axes: Axes, values: NDArray[np.float64], norm: Normalize, colours: Colormap = WEIGHTS) -> QuadMesh:
@@ -79,7 +92,10 @@ def cells(axes: Axes, values: NDArray[np.float64], norm: Normalize, colours: Col
 
 def colour_bar(figure: Figure, mesh: QuadMesh, axes: Any, meaning: str) -> None:
     """The scale of a map's colours, with what they mean."""
-    bar = figure.colorbar(mesh, ax=axes, shrink=0.8, aspect=20, pad=0.02)
+    values = np.asarray(mesh.get_array())
+    # What lies below a logarithm's range has its darkest colour too, and the bar's pointed end says so.
+    below = isinstance(mesh.norm, LogNorm) and values.min() < (mesh.norm.vmin or 0.0)
+    bar = figure.colorbar(mesh, ax=axes, shrink=0.8, aspect=20, pad=0.02, extend="min" if below else "neither")
     bar.set_label(meaning, color=INK, fontsize=8)
     bar.ax.tick_params(labelsize=7.5, colors=INK)
     bar.outline.set_visible(False)

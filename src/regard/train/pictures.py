@@ -19,7 +19,7 @@ from regard.train.wording import ending
 POINTS = 400  # readings a curve shows
 
 
-def learning_curves(log: Log) -> Figure | None:
+def learning_curves(log: Log, title: str = "") -> Figure | None:
     """Loss, perplexity, scores, rate and speed over the steps; none where nothing was told yet."""
     told = _thinned(log.progress)
     steps = [each.step for each in told]
@@ -40,7 +40,7 @@ def learning_curves(log: Log) -> Figure | None:
         Panel("target tokens a second", [Series("speed", steps, [each.tokens_per_second for each in told])]),
     ]  # fmt: skip
     filled = [_without_empty(panel) for panel in panels if any(len(each.x) for each in panel.series)]
-    return curves(filled, columns=min((3, 4), key=lambda columns: -len(filled) % columns))
+    return curves(filled, title=title, columns=min((3, 4), key=lambda columns: -len(filled) % columns))
 
 
 def _thinned(told: list[Progress]) -> list[Progress]:
