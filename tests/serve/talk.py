@@ -37,12 +37,13 @@ class Server:
     process: subprocess.Popen[bytes]
     port: int
 
-    def ask(self, path: str, asked: Any = None, **headers: str) -> Answer:
-        """One request on a connection of its own; with a body it is a POST."""
+    def ask(self, path: str, asked: Any = None, method: str | None = None, **headers: str) -> Answer:
+        """One request on a connection of its own; with a body it is a POST unless told."""
         body = asked if isinstance(asked, bytes) or asked is None else json.dumps(asked).encode()
         connection = HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
         try:
-            connection.request("GET" if body is None else "POST", path, body, {**(JSON if body else {}), **headers})
+            way = method or ("GET" if body is None else "POST")
+            connection.request(way, path, body, {**(JSON if body else {}), **headers})
             said = connection.getresponse()
             return Answer(said.status, {name.lower(): value for name, value in said.getheaders()}, said.read())
         finally:
@@ -55,8 +56,8 @@ class Server:
     def send(self, asked: dict[str, Any]) -> socket.socket:
         """Ask for translations, and do not wait for the answer."""
         made, body = self.connect(), json.dumps(asked).encode()
-        head = f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-        made.sendall(f"{head}\r\n\r\n".encode() + body)
+        head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
+        made.sendall(f"{head}\r\nContent-Type: application/json\r\n\r\n".encode() + body)
         return made
 
     def figure(self, name: str) -> float:

@@ -1,12 +1,17 @@
 """What the server says is what the translator says, whoever else asks at the same time."""
 
 import json
+import re
+import socket
 from concurrent.futures import ThreadPoolExecutor
+from html import escape
+from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 from tests.serve.talk import Server
 
+from regard.serve.server import listen
 from regard.translator import Terms, Translator
 from regard.translator.given import weigh
 
@@ -121,4 +126,56 @@ def test_what_was_done_is_counted(server: Server, lines: list[str]) -> None:
 
 def test_pages_elsewhere_are_not_let_in(server: Server) -> None:
     said = server.ask("/health", Origin="https://example.org")
+    assert said.status == 403
     assert "access-control-allow-origin" not in said.headers
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:80", "[::1]:8000", "192.0.2.7"])
+def test_this_machines_name_and_any_number_are_let_in(server: Server, host: str) -> None:
+    assert server.ask("/models", Host=host).status == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "localhost.evil.example", "", "user@localhost"])
+def test_a_name_that_a_strangers_dns_may_point_here_is_refused(server: Server, host: str) -> None:
+    said = server.ask("/models", Host=host)
+    assert said.status == 403
+    assert "--allow-host" in said.json["error"]
+
+
+def test_the_page_that_describes_the_api_needs_nothing_from_elsewhere(server: Server) -> None:
+    said = server.ask("/docs")
+    page = said.body.decode()
+    assert said.headers["content-type"].startswith("text/html")
+    assert said.headers["content-security-policy"].startswith("default-src 'none'")
+    assert not [word for word in ("<script", "src=", "https://", "//cdn", "@import", "<link") if word in page]
+    described = server.ask("/openapi.json").json
+    for path, ways in described["paths"].items():
+        assert f'id="{path}"' in page
+        for way in ways.values():
+            assert escape(way["description"], quote=False).split("`")[0] in page
+    for name in re.findall(r'href="#([^"]+)"', page):
+        assert f'id="{name}"' in page
+    fields = described["paths"]["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert all(f'<th scope="row">{name}</th>' in page for name in fields["properties"])
+    assert "integer (from 1 up to 8)" in page  # the limit this server was told
+
+
+def test_the_page_is_well_formed(server: Server) -> None:
+    opened = list[str]()
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            if tag != "meta":
+                opened.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            assert opened.pop() == tag
+
+    Reader().feed(server.ask("/docs").body.decode())
+    assert opened == []
+
+
+def test_small_answers_are_sent_at_once() -> None:
+    """Asyncio lets a socket send without waiting only where it knows that the socket is of TCP."""
+    with listen("127.0.0.1", 0) as listening:
+        assert listening.proto == socket.IPPROTO_TCP

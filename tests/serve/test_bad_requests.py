@@ -75,7 +75,10 @@ def test_a_file_named_in_a_request_is_text(server: Server, tmp_path: Path) -> No
     assert said.status == 422 or "Hemd" not in said.json["translations"][0]["text"]
 
 
-CHUNKED = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKED = (
+    b"POST /translate HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
 CHUNK = b"10000\r\n" + b" " * 65536 + b"\r\n"
 
 
@@ -98,7 +101,7 @@ def test_a_body_without_end_is_not_read_for_long(server: Server) -> None:
 
 def test_headers_too_big_are_refused(server: Server) -> None:
     connection = server.connect()
-    connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 100_000)
+    connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 100_000)
     assert b" 400 " in read_all(connection).split(b"\r\n")[0]
 
 
@@ -112,7 +115,7 @@ def test_a_slow_client_is_not_waited_for(server: Server) -> None:
     silent, in_headers, in_body = server.connect(), server.connect(), server.connect()
     in_headers.sendall(b"POST /translate HTTP/1.1\r\nHost")
     in_body.sendall(
-        b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
     )
     assert read_all(silent) == b""
     assert read_all(in_headers) == b""

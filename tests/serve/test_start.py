@@ -71,7 +71,12 @@ def guarded(memorised: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         port = free.getsockname()[1]
     words = [*command(str(memorised)), "--port", str(port), "--token-file", str(token)]
     with FULL.open("wb") as full:
-        process = subprocess.Popen([*words, "--origin", "https://example.org"], stderr=full, stdout=full, cwd="/proc")
+        process = subprocess.Popen(
+            [*words, "--origin", "https://example.org", "--allow-host", "translator.example"],
+            stderr=full,
+            stdout=full,
+            cwd="/proc",
+        )
     server = Server(process, port)
     try:
         while not _listens(server):
@@ -108,7 +113,22 @@ def test_only_the_origin_that_was_named_is_let_in(guarded: Server) -> None:
     assert let_in.status == 200
     assert let_in.headers["access-control-allow-origin"] == "https://example.org"
     elsewhere = guarded.ask("/models", Authorization="Bearer s3cret", Origin="https://example.com")
+    assert elsewhere.status == 403
     assert "access-control-allow-origin" not in elsewhere.headers
+
+
+def test_a_browser_that_asks_for_a_page_of_that_origin_is_told_it_may(guarded: Server) -> None:
+    """As browsers do before they send JSON and a token from a page; they show no token with the question."""
+    wanted = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+    told = guarded.ask("/translate", method="OPTIONS", Origin="https://example.org", **wanted)
+    assert told.status == 200
+    assert "POST" in told.headers["access-control-allow-methods"]
+    assert told.headers["access-control-allow-origin"] == "https://example.org"
+
+
+def test_a_name_that_was_allowed_is_let_in(guarded: Server) -> None:
+    assert guarded.ask("/health", Host="translator.example:8000").status == 200
+    assert guarded.ask("/health", Host="other.example").status == 403
 
 
 def test_a_full_disk_does_not_stop_a_server(guarded: Server) -> None:

@@ -25,6 +25,12 @@ Origin = Annotated[
         metavar="URL", help="A web page's origin whose scripts may ask; none if not told.", rich_help_panel=_WHO
     ),
 ]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME", help="A name besides localhost that clients address it by; * is any.", rich_help_panel=_WHO
+    ),
+]
 Characters = Annotated[int, typer.Option(min=1, help="Characters of a request.", rich_help_panel=_LIMITS)]
 Sentences = Annotated[int, typer.Option(min=1, help="Lines of a request.", rich_help_panel=_LIMITS)]
 Beam = Annotated[int, typer.Option(min=1, help="Hypotheses or samples of a line.", rich_help_panel=_LIMITS)]
@@ -47,6 +53,7 @@ def serve(
     port: Port = 8000,
     token_file: TokenFile = None,
     origin: Origin = None,
+    allow_host: AllowHost = None,
     max_characters: Characters = 20_000,
     max_sentences: Sentences = 256,
     max_beam: Beam = 32,
@@ -81,7 +88,7 @@ def serve(
     from regard.translator import load
 
     limits = Limits(max_characters, max_sentences, max_beam, max_seconds, max_waiting, max_connections, patience)
-    settings = Settings(host, port, _token(token_file), tuple(origin or ()), limits)
+    settings = Settings(host, port, _token(token_file), tuple(origin or ()), limits, tuple(allow_host or ()))
     places = named(runs)
     with listen(host, port) as listening:
         translators = {name: load(place, device, quantize or dtype) for name, place in places.items()}

@@ -9,14 +9,16 @@ from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 
 from regard import __version__
 from regard.serve import answers, waiting
+from regard.serve.door import Door
 from regard.serve.gate import Gate, body_of
+from regard.serve.manual import HEADERS, manual
 from regard.serve.meter import TEXT, Meter
 from regard.serve.queue import Chore, Line, Order, Queue, Ticket
 from regard.serve.served import Served, workers_of
@@ -37,6 +39,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
     code: {"model": answers.Problem, "description": said}
     for code, said in {
         401: "No token, or another.",
+        403: "The address is by a name, or the page of an origin, that is not let in.",
         404: "No model of that name.",
         408: "The body did not arrive in time.",
         413: "More bytes than a request may have.",
@@ -67,41 +70,65 @@ def make_app(translators: dict[str, Translator], settings: Settings) -> FastAPI:
         for worker in staff:
             await asyncio.to_thread(worker.join)
 
-    app = FastAPI(title="regard", version=__version__, lifespan=working, redoc_url=None, description=_ABOUT)
+    app = FastAPI(title="regard", version=__version__, description=_ABOUT, docs_url=None, redoc_url=None)
+    app.router.lifespan_context = working
     app.state.meter, app.state.models = meter, models
     app.add_exception_handler(HTTPException, _problem)
     app.add_exception_handler(ClientDisconnect, _nobody)
     app.add_exception_handler(Exception, _fault)
-    routes = _Routes(models, staff, limits)
+    _add_routes(app, _Routes(models, staff, limits), meter)
+    _guard(app, settings, meter)
+    return app
+
+
+def _add_routes(app: FastAPI, routes: "_Routes", meter: Meter) -> None:
+    """Say what is to be had, and what each answer looks like."""
+    refused: dict[int | str, dict[str, Any]] = {401: _PROBLEMS[401], 403: _PROBLEMS[403]}
     for path, kind, handler, shape in (
         ("/translate", Translate, routes.translate, answers.Translations),
         ("/perplexity", Pairs, routes.perplexity, answers.Perplexity),
         ("/align", Pairs, routes.align, answers.Alignments),
         ("/tokens", Tokens, routes.tokens, answers.TokenLines),
     ):
-        told = {"required": True, "content": {"application/json": {"schema": schema(kind, limits)}}}
+        told = {"required": True, "content": {"application/json": {"schema": schema(kind, routes.limits)}}}
         said: dict[int | str, dict[str, Any]] = {200: {"model": shape}, **_PROBLEMS}
         if path == "/translate":
             said[200] = {"model": shape, "content": {NDJSON: {"schema": {"type": "string"}}}}
         app.add_api_route(path, handler, methods=["POST"], openapi_extra={"requestBody": told}, responses=said)
-    app.add_api_route("/models", routes.models_told, responses={200: {"model": answers.Models}, 401: _PROBLEMS[401]})
+    app.add_api_route("/models", routes.models_told, responses={200: {"model": answers.Models}, **refused})
     stuck: dict[int | str, dict[str, Any]] = {
         503: {"model": answers.Health, "description": "A worker has not moved for a minute."}
     }
-    app.add_api_route("/health", routes.health, responses={200: {"model": answers.Health}, **stuck})
     app.add_api_route(
-        "/metrics",
-        lambda: Response(meter.text(), media_type=TEXT),
-        response_class=Response,
-        responses={200: {"content": {"text/plain": {}}}, 401: _PROBLEMS[401]},
+        "/health", routes.health, responses={200: {"model": answers.Health}, 403: _PROBLEMS[403], **stuck}
     )
+
+    async def figures() -> Response:
+        """All that is counted, in Prometheus' text format."""
+        return Response(meter.text(), media_type=TEXT)
+
+    said = {200: {"content": {"text/plain": {}}}, **refused}
+    app.add_api_route("/metrics", figures, response_class=Response, responses=said)
+
+    async def page() -> Response:
+        """This description, for people."""
+        return HTMLResponse(manual(app.openapi()), headers=HEADERS)
+
+    app.add_api_route("/docs", page, include_in_schema=False)
+
+
+def _guard(app: FastAPI, settings: Settings, meter: Meter) -> None:
+    """Let in who may ask; what is added last is passed first."""
     if settings.origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=settings.origins, allow_headers=["Authorization", "Content-Type"]
+            CORSMiddleware,
+            allow_origins=settings.origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
         )
+    app.add_middleware(Door, names=settings.names, origins=settings.origins)
     paths = frozenset(route.path for route in app.routes if hasattr(route, "path"))
     app.add_middleware(Gate, meter=meter, token=settings.token, routes=paths)
-    return app
 
 
 _ABOUT = """Translations by trained models. Send `{"source": "a line"}` to `/translate`.

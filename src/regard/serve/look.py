@@ -22,7 +22,7 @@ from starlette.websockets import WebSocket
 
 from regard.analysis.look import About, Looker
 from regard.serve.app import make_app
-from regard.serve.look_door import Door
+from regard.serve.door import Door
 from regard.serve.look_making import Making, News
 from regard.serve.look_talk import Talk
 from regard.serve.served import Served
@@ -133,7 +133,7 @@ def make_look_app(
         *_page_routes(page or page_folder()),
         Mount("/", room),
     ]
-    door = Middleware(Door, names=(settings.host,), origins=settings.origins)
+    door = Middleware(Door, names=settings.names, origins=settings.origins)
     return Starlette(routes=routes, middleware=[door], lifespan=living)
 
 

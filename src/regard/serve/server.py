@@ -33,7 +33,8 @@ SWITCH = 0.001
 def listen(host: str, port: int) -> socket.socket:
     """A socket that is bound, so that a wrong address is known before a model is loaded."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # Named, because asyncio sends small answers at once only on sockets that say so; others wait for a full packet.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))

@@ -48,3 +48,10 @@ class Settings:
     origins: tuple[str, ...] = ()
     """Web pages, as `https://example.org`, whose scripts may ask; none by default."""
     limits: Limits = field(default_factory=Limits)
+    hosts: tuple[str, ...] = ()
+    """Names besides this machine's own by which clients may address the server; `*` is any."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that were told."""
+        return (self.host, *self.hosts)

@@ -21,7 +21,7 @@ class Door:
     """Wraps an application."""
 
     def __init__(self, app: ASGIApp, names: Collection[str] = (), origins: Collection[str] = ()) -> None:
-        """Besides this machine's own, `names` may be in an address, and pages of `origins` may ask."""
+        """Besides this machine's own, `names` may be in an address, all if one is `*`; pages of `origins` may ask."""
         self.app, self.origins = app, frozenset(origins)
         self.names = frozenset(each.lower() for each in ("localhost", socket.gethostname(), *names) if each)
 
@@ -38,9 +38,9 @@ class Door:
 
     def fault(self, headers: Headers) -> str | None:
         """Why a request may not pass, if so."""
-        host = headers.get("host", "")
-        if not self._ours(host):
-            return "this server does not go by that name; use the address it printed"
+        host = headers.get("host")  # every browser sends one, so who sends none is no page
+        if host is not None and not self._ours(host):
+            return "this server does not go by that name; use the address it printed, or start it with --allow-host"
         origin = headers.get("origin")
         if origin is None or origin in self.origins or origin in (f"http://{host}", f"https://{host}"):
             return None
@@ -55,7 +55,7 @@ class Door:
                 return False
         except ValueError:
             return False
-        if name in self.names:
+        if name in self.names or "*" in self.names:
             return True
         try:
             ipaddress.ip_address(name)
