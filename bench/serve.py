@@ -13,10 +13,11 @@ as they may be: as many tokens as the source, and ten. The plain server is what 
 """
 
 import argparse
-import asyncio
 import json
 import multiprocessing
 import os
+import selectors
+import socket
 import statistics
 import subprocess
 import sys
@@ -42,6 +43,7 @@ from regard.text.settings import END, PAD, START
 from regard.translator import load
 
 SPARE = 10
+ROW = 5  # requests in a row of one who asks alone
 RECIPE = """
 [data]
 train = [{{ to = "de", pairs = 1000 }}]
@@ -61,8 +63,10 @@ class Load:
 
     pace: float
     milliseconds: list[float]
-    processor: float
-    """Seconds of processor time a line took, the client's own among them."""
+    server: float
+    """Seconds of processor time a line took the server."""
+    client: float
+    """And the clients."""
 
     def percentile(self, share: float) -> float:
         """The time that this share of requests did not exceed."""
@@ -81,43 +85,65 @@ def make_run(folder: Path, size: str, beam: int) -> None:
     save_bundle(folder, recipe, tokenizers, model, {})
 
 
-# The clients: one process, one connection each, HTTP spoken by hand so that they take little of the cores.
+# The clients: one process, one connection each, kept open. What they send is made beforehand, and of an answer they
+# read no more than where it ends, because every cycle they take is one the server does not have.
 
 
-async def _ask(port: int, body: bytes, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> int:
-    reader, writer = streams
-    head = f"POST /translate HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Type: application/json\r\n"
-    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-    headers = await reader.readuntil(b"\r\n\r\n")
-    length = next(int(each[15:]) for each in headers.lower().split(b"\r\n") if each.startswith(b"content-length:"))
-    await reader.readexactly(length)
-    return int(headers[9:12])
+class Client:
+    """A connection that asks one thing after the other."""
 
+    def __init__(self, port: int) -> None:
+        """Connect."""
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.begin, self.heard, self.length = 0.0, b"", 0
 
-async def _clients(port: int, bodies: Sequence[bytes], clients: int) -> tuple[float, list[float]]:
-    waiting, took = list(reversed(bodies)), list[float]()
+    def ask(self, request: bytes) -> None:
+        """Send a request."""
+        self.heard, self.length = b"", 0
+        self.begin = time.perf_counter()
+        self.socket.sendall(request)
 
-    async def client() -> None:
-        streams = await asyncio.open_connection("127.0.0.1", port)
-        while waiting:
-            begin = time.perf_counter()
-            status = await _ask(port, waiting.pop(), streams)
-            if status != 200:
-                raise RuntimeError(f"a request was answered with {status}")
-            took.append(1000 * (time.perf_counter() - begin))
-        streams[1].close()
-
-    begin = time.perf_counter()
-    await asyncio.gather(*(client() for _ in range(clients)))
-    return len(bodies) / (time.perf_counter() - begin), took
+    def hear(self) -> bool:
+        """Read what there is; whether the answer is complete."""
+        self.heard += self.socket.recv(1 << 16)
+        if not self.length and (end := self.heard.find(b"\r\n\r\n")) >= 0:
+            if not self.heard.startswith(b"HTTP/1.1 200"):
+                raise RuntimeError(f"a request was answered with {self.heard[:200]!r}")
+            told = next(each for each in self.heard[:end].lower().split(b"\r\n") if each.startswith(b"content-length"))
+            self.length = end + 4 + int(told.partition(b":")[2])
+        return 0 < self.length <= len(self.heard)
 
 
 def load_server(server: "Server", lines: Sequence[str], clients: int, told: dict[str, Any]) -> Load:
     """Lines a second, and milliseconds of each request, when so many clients ask."""
-    before = time.process_time() + server.processor()
-    bodies = [json.dumps({"source": line, **told}).encode() for line in lines]
-    pace, took = asyncio.run(_clients(server.port, bodies, clients))
-    return Load(pace, took, (time.process_time() + server.processor() - before) / len(lines))
+    requests = [_request(line, told) for line in reversed(lines)]
+    selector, took = selectors.DefaultSelector(), list[float]()
+    theirs, own, begin = server.processor(), time.process_time(), time.perf_counter()
+    for _ in range(min(clients, len(requests))):
+        client = Client(server.port)
+        selector.register(client.socket, selectors.EVENT_READ, client)
+        client.ask(requests.pop())
+    while len(took) < len(lines):
+        for key, _ in selector.select():
+            client = key.data
+            if client.hear():
+                took.append(1000 * (time.perf_counter() - client.begin))
+                if requests:
+                    client.ask(requests.pop())
+    wall, own = time.perf_counter() - begin, time.process_time() - own
+    for key in list(selector.get_map().values()):
+        key.data.socket.close()
+    return Load(len(lines) / wall, took, (server.processor() - theirs) / len(lines), own / len(lines))
+
+
+def _request(line: str, told: dict[str, Any]) -> bytes:
+    """A request as it goes over the wire."""
+    body = json.dumps({"source": line, **told}).encode()
+    head = (
+        f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    )
+    return f"{head}\r\n\r\n".encode() + body
 
 
 # The servers.
@@ -209,57 +235,65 @@ def offline(run: str, lines: Sequence[str]) -> Callable[[], tuple[float, float]]
 
 
 def alone(run: str, server: Server, lines: Sequence[str], clients: ProcessPoolExecutor) -> tuple[float, float]:
-    """Median milliseconds of one line at a time: asked of the server, and of the translator in this process."""
+    """Median milliseconds of one line at a time: asked of the server, and of the translator in this process.
+
+    Each is asked a few lines in a row, in turns, the server over one connection that stays open.
+    """
     translator = load(run)
     here, there = list[float](), list[float]()
-    for line in lines:
-        begin = time.perf_counter()
-        translator.translate([line])
-        here.append(1000 * (time.perf_counter() - begin))
-        there += clients.submit(load_server, server, [line], 1, {}).result().milliseconds
+    for at in range(0, len(lines), ROW):
+        some = lines[at : at + ROW]
+        for line in some:
+            begin = time.perf_counter()
+            translator.translate([line])
+            here.append(1000 * (time.perf_counter() - begin))
+        there += clients.submit(load_server, server, some, 1, {}).result().milliseconds
     return statistics.median(there), statistics.median(here)
 
 
-def memory(server: Server, lines: Sequence[str], requests: int, clients: ProcessPoolExecutor) -> None:
+def memory(run: str, lines: Sequence[str], requests: int) -> None:
     """How memory goes over many requests; the first tenth is what a server needs to warm up."""
     told, part = {"beam": 2, "max_length": 4}, max(1, requests // 10)
-    for number in range(10):
-        some = [lines[at % len(lines)] for at in range(number * part, (number + 1) * part)]
-        found = clients.submit(load_server, server, some, 64, told).result()
-        print(f"  after {(number + 1) * part:>6,} requests  {server.memory():7.1f} MiB  {found.pace:7.1f} a second")
+    with served(ours(run)) as server:
+        for number in range(10):
+            some = [lines[at % len(lines)] for at in range(number * part, (number + 1) * part)]
+            pace = load_server(server, some, 64, told).pace
+            print(f"  after {(number + 1) * part:>6,} requests  {server.memory():7.1f} MiB  {pace:7.1f} a second")
+
+
+def ours(run: str) -> list[str]:
+    """The command that serves a run."""
+    return [sys.executable, "-m", "regard", "serve", run, "--port", "0", "--device", "cpu"]
 
 
 def compare(told: argparse.Namespace, run: str, lines: Sequence[str]) -> dict[str, Any]:
     """All contenders in turns."""
-    fixed = told.run is None
-    ours = [sys.executable, "-m", "regard", "serve", run, "--port", "0", "--device", "cpu"]
-    theirs = [sys.executable, __file__, "--plain", run, *(["--fixed"] if fixed else [])]
+    theirs = [sys.executable, __file__, "--plain", run, *(["--fixed"] if told.run is None else [])]
     context = multiprocessing.get_context("spawn")
-    with served(ours) as mine, served(theirs) as other, ProcessPoolExecutor(1, context) as clients:
+    with served(ours(run)) as mine, served(theirs) as other, ProcessPoolExecutor(1, context) as clients:
+
+        def ask(server: Server, some: Sequence[str], many: int) -> Load:
+            return clients.submit(load_server, server, some, many, {}).result()
+
         once = offline(run, lines)
-        clients.submit(load_server, mine, lines[:64], told.clients, {}).result()
-        clients.submit(load_server, other, lines[:8], 8, {}).result()
+        ask(mine, lines[:64], told.clients)
+        ask(other, lines[:8], 8)
         paces, found, peers = list[tuple[float, float]](), list[Load](), list[Load]()
         for _ in range(told.rounds):
             paces.append(once())
-            found.append(clients.submit(load_server, mine, lines, told.clients, {}).result())
-            some = lines[: max(told.clients, len(lines) // 8)]
-            peers.append(clients.submit(load_server, other, some, told.clients, {}).result())
+            found.append(ask(mine, lines, told.clients))
+            peers.append(ask(other, lines[: told.plainly], told.clients))
         lone, here = alone(run, mine, lines[: told.alone], clients)
-        plain_lone = statistics.median(
-            clients.submit(load_server, other, lines[: told.alone], 1, {}).result().milliseconds
-        )
-        if told.memory:
-            memory(mine, lines, told.memory, clients)
+        plain_lone = statistics.median(ask(other, lines[: told.alone], 1).milliseconds)
+    pairs = list(zip(found, paces, strict=True))
     ours_pace, their_pace = (statistics.median(each.pace for each in every) for every in (found, peers))
     return {
         "offline": statistics.median(pace for pace, _ in paces),
         "served": ours_pace,
         "plain": their_pace,
-        "of_offline": statistics.median(one.pace / pace for one, (pace, _) in zip(found, paces, strict=True)),
-        "of_offline_processor": statistics.median(
-            busy / one.processor for one, (_, busy) in zip(found, paces, strict=True)
-        ),
+        "of_offline": statistics.median(one.pace / pace for one, (pace, _) in pairs),
+        "of_offline_processor": statistics.median(busy / one.server for one, (_, busy) in pairs),
+        "client_processor": statistics.median(one.client / (one.client + one.server) for one in found),
         "of_plain": ours_pace / their_pace,
         "percentiles": [[each.percentile(share) for share in (0.5, 0.95, 0.99)] for each in (found[-1], peers[-1])],
         "alone": [lone, here, plain_lone],
@@ -275,7 +309,8 @@ def show(found: dict[str, Any]) -> None:
     print(f"regard serve             {found['served']:8.1f}  {ours}  {lone:8.1f}")
     print(f"FastAPI + HF generate    {found['plain']:8.1f}  {theirs}  {plain_lone:8.1f}")
     busy = found["of_offline_processor"]
-    print(f"served / offline {found['of_offline']:.2f} ({busy:.2f} by processor time, the clients' own included)")
+    print(f"served / offline {found['of_offline']:.2f} ({busy:.2f} by processor time of the server alone)")
+    print(f"the clients took {found['client_processor']:.1%} of the processor time of both")
     print(f"served / plain {found['of_plain']:.2f}")
     print(f"a lone request takes {lone - here:+.1f} ms beside the call in this process")
 
@@ -290,7 +325,8 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--alone", type=int, default=20, help="lines asked one at a time")
-    parser.add_argument("--memory", type=int, default=0, help="requests over which memory is watched")
+    parser.add_argument("--plainly", type=int, default=64, help="lines a plain server is asked in a round")
+    parser.add_argument("--memory", type=int, default=0, help="requests over which memory is watched, and nothing else")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--plain", help=argparse.SUPPRESS)
     parser.add_argument("--fixed", action="store_true", help=argparse.SUPPRESS)
@@ -303,6 +339,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         if told.run is None:
             make_run(Path(folder), told.size, told.beam)
+        if told.memory:
+            memory(told.run or folder, lines, told.memory)
+            return
         found = compare(told, told.run or folder, lines)
     print(json.dumps(found)) if told.json else show(found)
 
