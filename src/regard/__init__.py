@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from regard.drawing import figure
     from regard.nn.tap import recording, replacing
+    from regard.notebook import look
     from regard.translator import load
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "figure", "load", "recording", "replacing"]
+__all__ = ["__version__", "figure", "load", "look", "recording", "replacing"]
 
 
 def __getattr__(name: str) -> object:
@@ -26,6 +27,10 @@ def __getattr__(name: str) -> object:
         from regard.drawing import figure
 
         return figure
+    if name == "look":
+        from regard.notebook import look
+
+        return look
     if name in ("recording", "replacing"):
         from regard.nn import tap
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import torch
 
+import regard
 from regard import decode
 from regard.bundle import Bundle, find_device, load_bundle
 from regard.models.fast.workers import parallel
@@ -126,6 +127,12 @@ class Translator:
     def translate(self, lines: Iterable[Line], **told: object) -> list[Translation]:
         """Translate lines with options such as `beam=4`, without alignments unless told."""
         return list(self.stream(lines, self.options.told(**told)))
+
+    def look(self, sentence: str = "", **told: Any) -> Any:
+        """The explorer of this translator in a notebook: see `regard.look`, which it is short for."""
+        # By the package's own door, which opens a room when it is knocked at: nothing here imports upwards, and who
+        # only translates needs no notebook.
+        return regard.look(self, sentence, **told)
 
     def alternatives(self, line: str, prefix: str = "", count: int = 5, **told: object) -> list[Translation]:
         """What else could stand behind a prefix: the most probable next tokens, each with the best way to go on.
