@@ -126,9 +126,18 @@ class Lengths:
         self.pass_by()
 
     @property
-    def idle(self) -> bool:
-        """Whether there is nothing to forbid in this step."""
-        return self.short <= 0 and self.free > 0
+    def spare(self) -> int | None:
+        """How many tokens of a list might be forbidden in this step; None where all but the end is."""
+        return None if self.free <= 0 else int(self.short > 0)
+
+    def strike(
+        self, logprob_RK: Float[Tensor, "R K"], token_RK: Int[Tensor, "R K"], live: Live
+    ) -> Float[Tensor, "R K"]:
+        """Forbid an end that comes too early in a list of tokens."""
+        if self.short <= 0:
+            return logprob_RK
+        short_R1 = rows_of(live.length_B < self.least_B, live)[:, None]
+        return logprob_RK.masked_fill((token_RK == self.end) & short_R1, -torch.inf)
 
     def pass_by(self) -> None:
         """One more step is over."""
@@ -195,16 +204,23 @@ class Rules:
         self.look_back = any(rule.looks_back for rule in self.rules)
         self.few = all(isinstance(rule, Banned | Lengths) for rule in self.rules)
 
-    def strike(self, logprob_RK: Float[Tensor, "R K"], token_RK: Int[Tensor, "R K"]) -> Float[Tensor, "R K"]:
+    def strike(
+        self, logprob_RK: Float[Tensor, "R K"], token_RK: Int[Tensor, "R K"], live: Live
+    ) -> Float[Tensor, "R K"]:
         """Forbid in a list of tokens, in a step where that is enough."""
-        return logprob_RK if self.banned is None else self.banned.strike(logprob_RK, token_RK)
+        if self.banned is not None:
+            logprob_RK = self.banned.strike(logprob_RK, token_RK)
+        logprob_RK = self.lengths.strike(logprob_RK, token_RK, live)
+        self.lengths.pass_by()
+        return logprob_RK
 
     @property
     def spare(self) -> int | None:
         """How many tokens might be struck from a list; None if this step needs more than striking."""
-        if not self.few or not self.lengths.idle or (self.prefix is not None and self.prefix.left > 0):
+        early = self.lengths.spare
+        if not self.few or early is None or (self.prefix is not None and self.prefix.left > 0):
             return None
-        return 0 if self.banned is None else len(self.banned.ids)
+        return early + (0 if self.banned is None else len(self.banned.ids))
 
     def __call__(self, logprobs_RV: Float[Tensor, "R V"], live: Live) -> None:
         """Forbid, in place."""

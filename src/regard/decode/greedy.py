@@ -9,7 +9,7 @@ from typing import Generic
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -59,9 +59,11 @@ class GreedySearch(Generic[State]):
     @torch.inference_mode()
     def advance(self) -> None:
         """One more token for every sentence."""
-        if self.shortlister is not None and self.banned is None and self.least <= self.steps < self.most:
-            logprob_R1, token_R1, self.state = self.shortlister.top(self.token_R, self.state, 1)
-            logprob_R, self.token_R = logprob_R1[:, 0], token_R1[:, 0]
+        if self.shortlister is not None and self.steps < self.most:
+            # As many more as might be forbidden: what is left then has the best in it.
+            spare = len(self.options.banned) + (self.steps < self.least)
+            logprob_RK, token_RK, self.state = self.shortlister.top(self.token_R, self.state, 1 + spare)
+            logprob_R, self.token_R = self._best(logprob_RK, token_RK) if spare else (logprob_RK[:, 0], token_RK[:, 0])
         else:
             logprobs_RV, self.state = self.stepper.step(self.token_R, self.state)
             self._forbid(logprobs_RV)
@@ -89,13 +91,28 @@ class GreedySearch(Generic[State]):
             self.token_R, self.done_R = self.token_R[rows_R], self.done_R[rows_R]
         return [(number, self._hypotheses(number)) for number in over]
 
+    def _best(
+        self, logprob_RK: Float[Tensor, "R K"], token_RK: Int[Tensor, "R K"]
+    ) -> tuple[Float[Tensor, " R"], Int[Tensor, " R"]]:
+        """The greatest of a list that may be."""
+        for token in self.options.banned:
+            logprob_RK = logprob_RK.masked_fill(token_RK == token, -torch.inf)
+        if self.steps < self.least:
+            early_RK = (token_RK == self.options.end) & self._short_R()[:, None]
+            logprob_RK = logprob_RK.masked_fill(early_RK, -torch.inf)
+        logprob_R, at_R = logprob_RK.max(1)
+        return logprob_R, token_RK.gather(1, at_R[:, None])[:, 0]
+
+    def _short_R(self) -> Bool[Tensor, " R"]:
+        """Which sentences may not end yet."""
+        return torch.tensor([self.steps < self.bounds[number][0] for number in self.numbers], device=self.device)
+
     def _forbid(self, logprobs_RV: Float[Tensor, "R V"]) -> None:
         """Banned tokens, no end too early, and nothing but the end where there is no room."""
         if self.banned is not None:
             logprobs_RV.index_fill_(1, self.banned, -torch.inf)
         if self.steps < self.least:
-            short_R = torch.tensor([self.steps < self.bounds[number][0] for number in self.numbers], device=self.device)
-            logprobs_RV[:, self.options.end].masked_fill_(short_R, -torch.inf)
+            logprobs_RV[:, self.options.end].masked_fill_(self._short_R(), -torch.inf)
         if self.steps >= self.most:
             full_R = torch.tensor([self.steps >= self.bounds[number][1] for number in self.numbers], device=self.device)
             end_R = logprobs_RV[:, self.options.end].clone()

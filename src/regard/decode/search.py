@@ -157,9 +157,8 @@ class Search(Generic[State]):
         """Ask for the best few tokens of each row, and pick candidates among them."""
         assert self.shortlister is not None, "there is somebody to ask"
         logprob_RK, token_RK, self.state = self.shortlister.top(self.live.token_BW.flatten(), self.state, reach)
-        self.rules.lengths.pass_by()
         assert isinstance(self.chooser, Best | Greedy), "only these need no more"
-        return self.chooser.among(self.rules.strike(logprob_RK, token_RK), token_RK, self.live)
+        return self.chooser.among(self.rules.strike(logprob_RK, token_RK, self.live), token_RK, self.live)
 
     def _move(self) -> None:
         """Let the stepper follow where rows went; put off until its next step, so that it moves only once."""

@@ -7,6 +7,7 @@ tensors and two ints, so `torch.compile` traces through them and compiles once f
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -114,8 +115,11 @@ class Ragged:
     def from_list(cls, sequences: Sequence[Tensor] | Sequence[Sequence[int]]) -> "Ragged":
         """A batch of the given sequences, each a tensor or a list of ids (which become int64)."""
         layout = Layout.from_lengths([len(sequence) for sequence in sequences])
-        parts = [each if isinstance(each, Tensor) else torch.tensor(each, dtype=torch.int64) for each in sequences]
-        values = torch.cat(parts)
+        tensors = [each for each in sequences if isinstance(each, Tensor)]
+        if tensors or not sequences:
+            values = torch.cat(tensors)
+        else:  # all lists at once, which is ten times as quick as one by one
+            values = torch.from_numpy(np.fromiter(chain.from_iterable(sequences), np.int64))
         return cls(values, layout.to(values.device))
 
     @classmethod

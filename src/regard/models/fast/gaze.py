@@ -6,58 +6,68 @@ rows of the table, as bags of embeddings are. Both read every key and every valu
 """
 
 import warnings
-from dataclasses import dataclass
 from functools import cache
+from typing import no_type_check
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 LINE = 16  # places a query is given come in lines of so many: the softmax of shorter ones is ten times slower
 
+Gaze = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Where the heads of N queries look, K places each, the same in all layers.
 
-@dataclass(frozen=True, eq=False)
-class Gaze:
-    """Where the heads of N queries look, K places each, the same in all layers."""
+1. For each query, head and place, the line of the table: its row times the heads plus the head.
+2. Where the places of each query and head begin among them.
+3. What is added to each score, minus infinity where there is nothing.
+4. A sparse matrix, queries by lines, in which the scores of one layer after the other are computed.
+"""
 
-    places: Int[Tensor, " places"]
-    """For each query, head and place, the line of the table: its row times the heads plus the head."""
-    begins: Int[Tensor, " queries"]
-    """Where the places of each query and head begin among them, and at last their number."""
-    shade: Float[Tensor, " places"]
-    """What is added to each score, minus infinity where there is nothing."""
-    scores: Tensor
-    """A sparse matrix, queries by lines, in which the scores of one layer after the other are computed."""
 
-    @classmethod
-    def over(cls, rows_NK: Int[Tensor, "N K"], shade_NHK: Float[Tensor, "N #H K"], heads: int, lines: int) -> "Gaze":
-        """Queries that look at these rows of a table of so many lines, a line for each row and head.
+@no_type_check
+def gaze(rows_NK: Tensor, shade_NHK: Tensor, heads: int, lines: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Let queries look at these rows of a table of so many lines, a line for each row and head.
 
-        There must be at least as many lines as places: torch holds no sparse matrix fuller than full.
-        """
-        many, places = rows_NK.shape
-        lines_NHK = (rows_NK * heads)[:, None] + torch.arange(heads)[:, None]
-        begins = torch.arange(0, lines_NHK.numel() + 1, places)
-        flat = lines_NHK.flatten()
-        shade = shade_NHK.expand(many, heads, places).flatten()
-        shape = (many * heads, lines)
-        scores = torch.sparse_csr_tensor(begins, flat, torch.empty_like(shade), shape, check_invariants=False)
-        return cls(flat, begins[:-1], shade, scores)
+    There must be at least as many lines as places: torch holds no sparse matrix fuller than full.
+    """
+    many, places = rows_NK.shape
+    lines_NHK = (rows_NK * heads).unsqueeze(1) + torch.arange(heads).unsqueeze(1)
+    begins = torch.arange(0, lines_NHK.numel() + 1, places)
+    flat = lines_NHK.flatten()
+    shade = shade_NHK.expand(many, heads, places).flatten()
+    scores = torch.sparse_csr_tensor(begins, flat, torch.empty_like(shade), [many * heads, lines], dtype=shade.dtype)
+    return flat, begins[:-1], shade, scores
 
-    def mix(
-        self,
-        q_NHE: Float[Tensor, "N H E"],
-        keys: Float[Tensor, "E lines"],
-        values: Float[Tensor, "lines E2"],
-        scale: float,
-    ) -> Float[Tensor, "N F"]:
-        """softmax(scale · q·k + shade) · v for each query and head, the heads side by side."""
-        scores = self.scores.values().copy_(self.shade)
-        # Told to write where it reads, the kernel allocates nothing.
-        torch.sparse.sampled_addmm(self.scores, q_NHE.reshape(-1, q_NHE.shape[2]), keys, alpha=scale, out=self.scores)
-        weights = scores.view(self.begins.shape[0], -1).softmax(-1).flatten()
-        mixed, *_ = torch._embedding_bag_forward_only(values, self.places, self.begins, False, 0, False, weights)
-        return mixed.view(q_NHE.shape[0], -1)
+
+@no_type_check
+def own_gaze(
+    rows_RT: Tensor, shade_RT: Tensor, clock: int, new: int, heads: int, lines: int, slopes_H: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Let rows look at their own tokens, of which the newest are in the rows of the table from `new` on.
+
+    These are noted in column `clock` of the rows' lists. Slopes are what distance costs each head.
+    """
+    rows_RT.select(1, clock).copy_(torch.arange(new, new + rows_RT.shape[0]))
+    shade_RT.select(1, clock).zero_()
+    places = (clock // 16 + 1) * 16
+    shade_RHT = shade_RT.narrow(1, 0, places).unsqueeze(1)
+    if slopes_H.numel() > 0:
+        ahead_T = (torch.arange(places) - clock).abs()
+        shade_RHT = shade_RHT - slopes_H.unsqueeze(1) * ahead_T
+    return gaze(rows_RT.narrow(1, 0, places), shade_RHT, heads, lines)
+
+
+@no_type_check
+def mix(q_NF: Tensor, keys: Tensor, values: Tensor, scale: float, at: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
+    """softmax(scale · q·k + shade) · v for each query and head, the heads side by side."""
+    places, begins, shade, matrix = at
+    scores = matrix.values().copy_(shade)
+    # Told to write where it reads, the kernel allocates nothing.
+    torch.sparse.sampled_addmm(matrix, q_NF.reshape(-1, keys.shape[0]), keys, alpha=scale, out=matrix)
+    weights = scores.view(begins.shape[0], -1).softmax(-1).flatten()
+    mixed = torch._embedding_bag_forward_only(values, places, begins, False, 0, False, weights)[0]
+    return mixed.view(q_NF.shape[0], -1)
 
 
 def lines_of(places: int) -> int:
@@ -76,8 +86,8 @@ def available() -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch says once in a process that sparse matrices are young
-            one = Gaze.over(torch.zeros(1, LINE, dtype=torch.int64), torch.zeros(1, 1, LINE), 1, LINE)
-            one.mix(torch.ones(1, 1, 1), torch.ones(1, LINE), torch.ones(LINE, 1), 1.0)
+            at = gaze(torch.zeros(1, LINE, dtype=torch.int64), torch.zeros(1, 1, LINE), 1, LINE)
+            mix(torch.ones(1, 1), torch.ones(1, LINE), torch.ones(LINE, 1), 1.0, at)
     except RuntimeError:
         return False
     return True

@@ -6,12 +6,11 @@ have (Jacob et al. 2018, §2.1). Where a kernel is missing, torch's own linear l
 """
 
 import warnings
-from collections.abc import Callable
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, no_type_check, runtime_checkable
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 Precision = Literal["float64", "float32", "bfloat16", "int8"]
@@ -32,56 +31,67 @@ class Linear(Protocol):
         """Project each row and cut off what is negative."""
 
 
-class Plain:
+# These are compiled by TorchScript, which knows no shapes in signatures, and no checks of them.
+
+
+@no_type_check
+class Plain(nn.Module):
     """torch's own linear layer, on any device and in any number format."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         """Keep the weights as they are."""
+        super().__init__()
         self.weight, self.bias = weight, bias
 
-    def __call__(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
+    def forward(self, x_ND: Tensor) -> Tensor:
         """Project each row."""
         return functional.linear(x_ND, self.weight, self.bias)
 
-    def add(self, x_ND: Float[Tensor, "N D"], y_NF: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
+    def add(self, x_ND: Tensor, y_NF: Tensor) -> Tensor:
         """Project each row and add."""
         return functional.linear(x_ND, self.weight, self.bias).add_(y_NF)
 
-    def relu(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
+    def relu(self, x_ND: Tensor) -> Tensor:
         """Project each row and cut off what is negative."""
         return functional.linear(x_ND, self.weight, self.bias).relu_()
 
 
-class Packed:
+@no_type_check
+class Packed(nn.Module):
     """A weight in oneDNN's own layout; adding and cutting off happen inside its kernel."""
+
+    nothing: list[int | float | complex | None]
+    """What a pointwise operation might be told besides."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         """Lay the weight out."""
+        super().__init__()
         self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS), bias
-        self.one: Callable[..., Any] = torch.ops.mkldnn._linear_pointwise.default
-        self.two: Callable[..., Any] = torch.ops.mkldnn._linear_pointwise.binary
+        self.nothing = []
 
-    def __call__(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
+    def forward(self, x_ND: Tensor) -> Tensor:
         """Project each row."""
-        y_NF: Tensor = self.one(x_ND, self.weight, self.bias, "none", [], "")
+        y_NF: Tensor = torch.ops.mkldnn._linear_pointwise(x_ND, self.weight, self.bias, "none", self.nothing, "")
         return y_NF
 
-    def add(self, x_ND: Float[Tensor, "N D"], y_NF: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
+    def add(self, x_ND: Tensor, y_NF: Tensor) -> Tensor:
         """Project each row and add."""
-        added_NF: Tensor = self.two(x_ND, y_NF, self.weight, self.bias, "add")
+        added_NF: Tensor = torch.ops.mkldnn._linear_pointwise(x_ND, y_NF, self.weight, self.bias, "add")
         return added_NF
 
-    def relu(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
+    def relu(self, x_ND: Tensor) -> Tensor:
         """Project each row and cut off what is negative."""
-        y_NF: Tensor = self.one(x_ND, self.weight, self.bias, "relu", [], "")
+        y_NF: Tensor = torch.ops.mkldnn._linear_pointwise(x_ND, self.weight, self.bias, "relu", self.nothing, "")
         return y_NF
 
 
-class Dynamic:
+@no_type_check
+class Dynamic(nn.Module):
     """An int8 weight, with inputs quantised as they come."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         """Quantise the weight, each output by its own largest entry."""
+        super().__init__()
         weight = weight.float()
         scale = weight.abs().amax(1).clamp_min(torch.finfo(torch.float32).tiny * 2**20) / 127
         zero = torch.zeros(weight.shape[0], dtype=torch.int64)
@@ -90,23 +100,22 @@ class Dynamic:
             quantised = torch.quantize_per_channel(weight, scale, zero, 0, torch.qint8)
         bias = None if bias is None else bias.float()
         self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
-        self.plain: Callable[..., Any] = torch.ops.quantized.linear_dynamic.default
-        self.bent: Callable[..., Any] = torch.ops.quantized.linear_relu_dynamic.default
         # Without VNNI two products are added up in 16 bits, which eight full bits could overflow.
         self.seven_bits = not torch.cpu._is_vnni_supported()
 
-    def __call__(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
+    def forward(self, x_ND: Tensor) -> Tensor:
         """Project each row."""
-        y_NF: Tensor = self.plain(x_ND, self.packed, self.seven_bits)
+        y_NF: Tensor = torch.ops.quantized.linear_dynamic(x_ND, self.packed, self.seven_bits)
         return y_NF
 
-    def add(self, x_ND: Float[Tensor, "N D"], y_NF: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
+    def add(self, x_ND: Tensor, y_NF: Tensor) -> Tensor:
         """Project each row and add."""
-        return self(x_ND).add_(y_NF)
+        added_NF: Tensor = torch.ops.quantized.linear_dynamic(x_ND, self.packed, self.seven_bits).add_(y_NF)
+        return added_NF
 
-    def relu(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
+    def relu(self, x_ND: Tensor) -> Tensor:
         """Project each row and cut off what is negative."""
-        y_NF: Tensor = self.bent(x_ND, self.packed, self.seven_bits)
+        y_NF: Tensor = torch.ops.quantized.linear_relu_dynamic(x_ND, self.packed, self.seven_bits)
         return y_NF
 
 
@@ -122,7 +131,7 @@ def dtype_of(precision: Precision) -> torch.dtype:
     raise ValueError(f"there is no precision '{precision}'; it may be float32, bfloat16 or int8")
 
 
-def pack(weight: Tensor, bias: Tensor | None, precision: Precision) -> Linear:
+def pack(weight: Tensor, bias: Tensor | None, precision: Precision) -> Plain | Packed | Dynamic:
     """A linear layer at this precision, on a CPU, by the best kernel there is."""
     if precision == "int8":
         if not {"x86", "fbgemm", "onednn", "qnnpack"} & set(torch.backends.quantized.supported_engines):

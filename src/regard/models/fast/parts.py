@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.models.fast.linear import Linear, Precision, dtype_of, pack
+from regard.models.fast.norms import norm_of as norm_of
 from regard.models.fast.top import BLOCK
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Stack
@@ -18,34 +19,10 @@ from regard.nn.attention.scores import Bilinear
 from regard.nn.block import Block, Residual
 from regard.nn.embedding import Embedding, Output
 from regard.nn.feedforward import FeedForward
-from regard.nn.norm import ScaleNorm
 from regard.nn.position import angles
 
-Norm = Callable[[Tensor], Tensor]
 Turn = tuple[Tensor, Tensor]
 """Cosine and sine of the angles by which rotary positions turn queries and keys."""
-
-
-def norm_of(module: nn.Module, dtype: torch.dtype, device: torch.device | str = "cpu") -> Norm:
-    """A normalisation with its weights in this number format."""
-    match module:
-        case nn.Identity():
-            return lambda x: x
-        case nn.LayerNorm():
-            weight, bias = _cast(module.weight, dtype, device), _cast(module.bias, dtype, device)
-            return lambda x: torch.layer_norm(x, module.normalized_shape, weight, bias, module.eps)
-        case nn.RMSNorm():
-            weight = _cast(module.weight, dtype, device)
-            return lambda x: torch.rms_norm(x, module.normalized_shape, weight, module.eps)
-        case ScaleNorm():
-            weight = _cast(module.weight, dtype, device)
-            return lambda x: weight * functional.normalize(x, dim=-1, eps=module.eps)
-    raise TypeError(f"no engine knows the norm {type(module).__name__}")
-
-
-def _cast(weight: Tensor, dtype: torch.dtype, device: torch.device | str) -> Tensor:
-    """A weight in another number format, apart from what is trained."""
-    return weight.detach().to(device, dtype)
 
 
 class Around:
@@ -145,7 +122,8 @@ class Embedder:
                 position_N = position_N.clamp(max=self.position.limit - 1)
             place_ND = functional.embedding(position_N, self.places_TD)
             token_ND = token_ND + place_ND if self.join == "sum" else torch.cat([token_ND, place_ND], -1)
-        return self.norm(token_ND).to(self.dtype)
+        normed_ND: Tensor = self.norm(token_ND).to(self.dtype)
+        return normed_ND
 
     def prepare(self, longest: int) -> None:
         """Compute the vectors of the first positions; none is beyond the last that was learned."""

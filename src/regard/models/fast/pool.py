@@ -83,6 +83,5 @@ class Pool:
         self._view()
 
     def _view(self) -> None:
-        """The tables line by line, as attention reads them."""
-        self.key_lines = [table.view(-1, self.sizes[0]).t() for table in self.keys]
-        self.value_lines = [table.view(-1, self.sizes[1]) for table in self.values]
+        """The tables layer by layer."""
+        self.tables = list(zip(self.keys, self.values, strict=True))

@@ -36,18 +36,16 @@ class Search:
     """Where rows look in the memory, while that stays."""
 
 
-def take(state: Search) -> slice:
-    """Rows of the own tables for one new token a row, and the place in the lists that says so."""
+def take(state: Search) -> int:
+    """The first of as many rows of the own tables as there are rows, for one new token each; lists have room for it."""
     rows, columns = state.rows_RT.shape
     if state.clock == columns:
         state.rows_RT = functional.pad(state.rows_RT, (0, columns))
         state.shade_RT = functional.pad(state.shade_RT, (0, columns), value=-torch.inf)
     if state.own.taken + rows > state.own.room:
         state.rows_RT = state.own.prune(state.rows_RT)
-    new = state.own.take(rows)
-    state.rows_RT[:, state.clock] = torch.arange(new.start, new.stop)
-    state.shade_RT[:, state.clock] = 0
-    return new
+    first: int = state.own.take(rows).start
+    return first
 
 
 def trim(state: Search) -> None:

@@ -1,0 +1,181 @@
+"""The layers of a Transformer on a CPU, with packed linears and attention by index; compiled, each is one call."""
+
+from typing import no_type_check
+
+import torch
+from torch import Tensor, nn
+
+from regard.models.fast.gaze import mix
+from regard.models.fast.linear import Precision, dtype_of, pack
+from regard.models.fast.norms import bend_of, norm_of
+from regard.nn.attention.multihead import CrossAttention, MultiHeadAttention, SelfAttention
+from regard.nn.attention.scores import Bilinear
+from regard.nn.block import Block, Residual
+from regard.nn.feedforward import FeedForward
+
+
+@no_type_check
+class Around(nn.Module):
+    """A residual connection with its norm."""
+
+    def __init__(self, residual: Residual, dtype: torch.dtype) -> None:
+        """Take the norm from a trained one."""
+        super().__init__()
+        self.norm, self.first = norm_of(residual.norm, dtype), residual.norm_first
+
+    def enter(self, x_ND: Tensor) -> Tensor:
+        """What the sub-layer is given."""
+        return self.norm(x_ND) if self.first else x_ND
+
+    def leave(self, x_ND: Tensor) -> Tensor:
+        """The stream behind the sub-layer, which was added to it already."""
+        return x_ND if self.first else self.norm(x_ND)
+
+
+@no_type_check
+class Query(nn.Module):
+    """What becomes of queries and keys before they are multiplied."""
+
+    def __init__(self, attention: MultiHeadAttention, exact: torch.dtype) -> None:
+        """Take sizes and weights from a trained attention."""
+        super().__init__()
+        score = attention.score
+        self.heads, self.size = attention.heads, attention.key_size
+        self.scale: float = 1.0 if score.scale is None else score.scale
+        self.turns = isinstance(attention, SelfAttention) and attention.rotary is not None
+        self.joins = isinstance(score, Bilinear)
+        self.between = score.weight.detach().to(exact) if isinstance(score, Bilinear) else torch.empty(0)
+
+    def turned(self, x_NF: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Queries or keys turned by their positions; see `regard.nn.position.Rotary`."""
+        first, second = x_NF.view(-1, self.heads, self.size).chunk(2, -1)
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).flatten(1)
+
+    def forward(self, q_NF: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Queries ready to be multiplied with keys."""
+        if self.turns:
+            q_NF = self.turned(q_NF, cos, sin)
+        if self.joins:
+            q_NF = (q_NF.reshape(-1, self.heads, self.size) @ self.between).flatten(1)
+        return q_NF
+
+    def key(self, k_NF: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Keys as they are kept."""
+        return self.turned(k_NF, cos, sin) if self.turns else k_NF
+
+
+@no_type_check
+class Inner(nn.Module):
+    """The feed-forward layer, with its residual connection."""
+
+    def __init__(self, layer: FeedForward, around: Residual, precision: Precision) -> None:
+        """Take the weights from a trained one."""
+        super().__init__()
+        self.widen = pack(layer.widen.weight, layer.widen.bias, precision)
+        self.narrow = pack(layer.narrow.weight, layer.narrow.bias, precision)
+        self.around, self.bend = Around(around, dtype_of(precision)), bend_of(layer)
+        self.fused = isinstance(self.bend, nn.ReLU)
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        """Transform each token by itself and add it to the stream."""
+        entered_ND = self.around.enter(x_ND)
+        inner_NF = self.widen.relu(entered_ND) if self.fused else self.bend(self.widen(entered_ND))
+        return self.around.leave(self.narrow.add(inner_NF, x_ND))
+
+
+@no_type_check
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward over a ragged batch."""
+
+    def __init__(self, block: Block, precision: Precision) -> None:
+        """Pack a trained layer."""
+        super().__init__()
+        own, exact = block.self, exact_of(precision)
+        self.qkv, self.out = (pack(each.weight, each.bias, precision) for each in (own.qkv, own.out))
+        self.query, self.widths = Query(own, exact), [own.heads * own.key_size] * 2 + [own.heads * own.value_size]
+        self.size = own.value_size
+        self.around = Around(block.around_self, dtype_of(precision))
+        self.inner = Inner(block.feedforward, block.around_feedforward, precision)
+
+    def project(self, x_ND: Tensor, cos: Tensor, sin: Tensor) -> list[Tensor]:
+        """Queries, keys and values, ready to be multiplied."""
+        q_NF, k_NF, v_NF = torch.split(self.qkv(self.around.enter(x_ND)).to(cos), self.widths, 1)
+        return [self.query(q_NF, cos, sin), self.query.key(k_NF, cos, sin), v_NF]
+
+    def leave(self, mixed_NF: Tensor, x_ND: Tensor) -> Tensor:
+        """What is made of the mixed values and the stream."""
+        left_ND: Tensor = self.inner(self.around.leave(self.out.add(mixed_NF.to(x_ND), x_ND)))
+        return left_ND
+
+    def forward(self, x_ND: Tensor, at: tuple[Tensor, Tensor, Tensor, Tensor], cos: Tensor, sin: Tensor) -> Tensor:
+        """Pass a ragged batch through the layer."""
+        q_NF, k_NF, v_NF = self.project(x_ND, cos, sin)
+        keys, values = k_NF.reshape(-1, self.query.size).t(), v_NF.reshape(-1, self.size)
+        return self.leave(mix(q_NF, keys, values, self.query.scale, at), x_ND)
+
+
+@no_type_check
+class DecoderLayer(nn.Module):
+    """Self-attention, attention to the source and feed-forward, for one new token a row."""
+
+    def __init__(self, block: Block, cross: CrossAttention, precision: Precision) -> None:
+        """Pack a trained layer."""
+        super().__init__()
+        assert block.around_cross is not None, "who looks at a source adds what was seen"
+        own, dtype, exact = block.self, dtype_of(precision), exact_of(precision)
+        self.qkv, self.out = (pack(each.weight, each.bias, precision) for each in (own.qkv, own.out))
+        linears = (cross.query, cross.kv, cross.out)
+        self.cross_q, self.cross_kv, self.cross_out = (pack(each.weight, each.bias, precision) for each in linears)
+        self.query, self.cross_query = Query(own, exact), Query(cross, exact)
+        self.widths = [own.heads * own.key_size] * 2 + [own.heads * own.value_size]
+        self.cross_widths = [cross.heads * cross.key_size, cross.heads * cross.value_size]
+        self.around, self.around_cross = Around(block.around_self, dtype), Around(block.around_cross, dtype)
+        self.inner = Inner(block.feedforward, block.around_feedforward, precision)
+
+    @torch.jit.unused
+    def keep(self, memory_ND: Tensor) -> list[Tensor]:
+        """Keys and values of a memory."""
+        return list(torch.split(self.cross_kv(memory_ND), self.cross_widths, 1))
+
+    def forward(
+        self,
+        x_RD: Tensor,
+        own: tuple[Tensor, Tensor],
+        memory: tuple[Tensor, Tensor],
+        new: int,
+        at_own: tuple[Tensor, Tensor, Tensor, Tensor],
+        at_memory: tuple[Tensor, Tensor, Tensor, Tensor],
+        cos: Tensor,
+        sin: Tensor,
+    ) -> Tensor:
+        """Pass one new token a row through the layer; its key and value go into the tables `own` from row `new` on."""
+        qkv_RF = self.qkv(self.around.enter(x_RD)).to(cos)
+        q_RF, k_RF, v_RF = torch.split(qkv_RF, self.widths, 1)
+        own[0].narrow(0, new, x_RD.shape[0]).copy_(self.query.key(k_RF, cos, sin))
+        own[1].narrow(0, new, x_RD.shape[0]).copy_(v_RF)
+        mixed_RF = _look(self.query(q_RF, cos, sin), own, self.query.heads, self.query.scale, at_own)
+        x_RD = self.around.leave(self.out.add(mixed_RF.to(x_RD), x_RD))
+        q_RF = self.cross_query(self.cross_q(self.around_cross.enter(x_RD)).to(cos), cos, sin)
+        mixed_RF = _look(q_RF, memory, self.cross_query.heads, self.cross_query.scale, at_memory)
+        x_RD = self.around_cross.leave(self.cross_out.add(mixed_RF.to(x_RD), x_RD))
+        left_RD: Tensor = self.inner(x_RD)
+        return left_RD
+
+
+@no_type_check
+def _look(
+    q_RF: Tensor,
+    tables: tuple[Tensor, Tensor],
+    heads: int,
+    scale: float,
+    at: tuple[Tensor, Tensor, Tensor, Tensor],
+) -> Tensor:
+    """What queries find in tables of keys and values."""
+    keys, values = tables
+    keys, values = keys.view(-1, keys.shape[1] // heads).t(), values.view(-1, values.shape[1] // heads)
+    return mix(q_RF, keys, values, scale, at)
+
+
+def exact_of(precision: Precision) -> torch.dtype:
+    """The number format of attention itself."""
+    return torch.float64 if precision == "float64" else torch.float32
