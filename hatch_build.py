@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,7 +32,7 @@ NOT_SOURCES = {"node_modules", "tests", "dist", ".svelte-kit", ".vite"}
 
 
 class PageHook(BuildHookInterface[BuilderConfig]):
-    """What hatchling calls."""
+    """What hatchling calls; `python hatch_build.py` does the same by hand, and `… test` runs the page's own tests."""
 
     PLUGIN_NAME = "custom"
 
@@ -74,7 +75,7 @@ def build(root: Path) -> None:
         )
     mark = fingerprint(root / "web")
     if not _is_installed(root / "web"):
-        _npm(node, root / "web", "ci", "--no-audit", "--no-fund", "--loglevel=error", "--prefer-offline")
+        _install(node, root / "web")
     _npm(node, root / "web", "run", "build", "--silent")
     (root / BUILT / STAMP).write_text(mark + "\n", encoding="ascii")
 
@@ -110,6 +111,11 @@ def _is_installed(web: Path) -> bool:
     return note.is_file() and note.stat().st_mtime >= (web / "package-lock.json").stat().st_mtime
 
 
+def _install(node: Path, web: Path) -> None:
+    """The tools, as the lock file names them."""
+    _npm(node, web, "ci", "--no-audit", "--no-fund", "--loglevel=error", "--prefer-offline")
+
+
 def _npm(node: Path, web: Path, *command: str) -> None:
     """Run npm, silent while it works; what it said is the error where it fails."""
     inside = [node.parent.parent / "lib", node.parent]
@@ -127,9 +133,22 @@ def _npm(node: Path, web: Path, *command: str) -> None:
         )
 
 
+def main(scripts: Sequence[str]) -> None:
+    """Build what is stale, then run some of the scripts of `web/package.json`, such as its tests."""
+    node = machine_node() or wheel_node()
+    if is_stale(ROOT) or node is None:
+        build(ROOT)
+        node = machine_node() or wheel_node()
+    assert node is not None, "what has just built it is there"
+    if scripts and not _is_installed(ROOT / "web"):
+        _install(node, ROOT / "web")
+    for script in scripts:
+        _npm(node, ROOT / "web", "run", script, "--silent")
+        print(f"web: {script} passed", file=sys.stderr)
+
+
 if __name__ == "__main__":
     try:
-        if is_stale(ROOT):
-            build(ROOT)
+        main(sys.argv[1:])
     except RuntimeError as error:
         sys.exit(str(error))

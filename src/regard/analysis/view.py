@@ -105,12 +105,8 @@ def one(reading: Reading, view: View, look: Look | None, taps: Sequence[str]) ->
     if later:
         # The step after a token was told had it as input, and that is where this model's alignments are read.
         table, rows = table[1:], rows[:-1]
-    said = "rollout up to" if view.aggregate == "rollout" else ""
-    which = f"{view.part}, {said} layer {layer + 1}".replace(",  ", ", ")
-    if view.aggregate != "rollout":
-        some = f"{view.aggregate} of {len(heads)} heads"
-        which += f", head {heads[0] + 1}" if len(heads) == 1 < len(tables) else f", {some}" * (len(tables) > 1)
     weights, row_labels, column_labels = _arranged(table, rows, columns, view, reading)
+    which = _named(view, layer, heads, len(tables))
     return Shown(weights, row_labels, column_labels, f"attention weight\n({which})")
 
 
@@ -148,6 +144,16 @@ def _chosen(view: View, look: Look | None, taps: Sequence[str]) -> tuple[int, tu
     if view.heads is not None:
         return taps.index(look.tap), view.heads, False
     return taps.index(look.tap), None if look.head is None else (look.head,), look.read
+
+
+def _named(view: View, layer: int, heads: Sequence[int], count: int) -> str:
+    """What was chosen, in words that count from 1."""
+    if view.aggregate == "rollout":
+        return f"{view.part}, rollout up to layer {layer + 1}"
+    if count == 1:
+        return f"{view.part}, layer {layer + 1}"
+    many = f"head {heads[0] + 1}" if len(heads) == 1 else f"{view.aggregate} of {len(heads)} heads"
+    return f"{view.part}, layer {layer + 1}, {many}"
 
 
 def _joined(weights: Weights, view: View, layer: int, heads: Sequence[int]) -> Table:

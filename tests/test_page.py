@@ -1,0 +1,144 @@
+"""The hook that builds the explorer: when it does something, what it asks for, and what it says when it cannot."""
+
+import gzip
+import os
+import stat
+from pathlib import Path
+
+import hatch_build
+import pytest
+from hatch_build import BUILT, MADE, SKIP, STAMP, WHEEL, PageHook, build, fingerprint, is_stale, machine_node
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
+
+ROOT = Path(__file__).resolve().parents[1]
+MOST = 300_000
+"""Bytes of the page on the wire; 150,000 is the aim."""
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A project with sources of a page that nobody has built yet."""
+    web = tmp_path / "web"
+    (web / "node_modules").mkdir(parents=True)
+    for name in ("package.json", "package-lock.json", "index.html"):
+        (web / name).write_text("{}", encoding="utf-8")
+    return tmp_path
+
+
+def pretend_built(clone: Path) -> None:
+    for name in MADE:
+        path = clone / BUILT / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("", encoding="utf-8")
+    (clone / BUILT / STAMP).write_text(fingerprint(clone / "web"), encoding="ascii")
+
+
+def programs(folder: Path, node: str, npm: str = "exit 0") -> str:
+    """A folder with a Node and an npm that do as told, as the only one on the path."""
+    folder.mkdir(exist_ok=True)
+    for name, body in (("node", node), ("npm", npm)):
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        (folder / name).chmod(stat.S_IRWXU)
+    return str(folder)
+
+
+def hook(root: Path) -> PageHook:
+    return PageHook(str(root), {}, None, None, str(root), "wheel")  # type: ignore[arg-type]
+
+
+def test_without_sources_there_is_nothing_to_build(tmp_path: Path) -> None:
+    assert not is_stale(tmp_path)
+    assert hook(tmp_path).dependencies() == []
+    hook(tmp_path).initialize("standard", {})
+
+
+def test_what_was_built_from_the_same_sources_is_kept(clone: Path) -> None:
+    assert is_stale(clone)
+    pretend_built(clone)
+    assert not is_stale(clone)
+    (clone / "web" / "node_modules" / "tool.js").write_text("", encoding="utf-8")
+    assert not is_stale(clone)
+    (clone / "web" / "index.html").write_text("changed", encoding="utf-8")
+    assert is_stale(clone)
+
+
+def test_a_build_that_lost_a_file_is_made_again(clone: Path) -> None:
+    pretend_built(clone)
+    (clone / BUILT / "widget.js").unlink()
+    assert is_stale(clone)
+
+
+def test_node_is_asked_for_only_where_there_is_none(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert hook(clone).dependencies() == [WHEEL]
+    monkeypatch.setenv("PATH", programs(tmp_path / "old", "echo v18.19.0"))
+    assert hook(clone).dependencies() == [WHEEL]
+    monkeypatch.setenv("PATH", programs(tmp_path / "new", "echo v20.19.0"))
+    assert hook(clone).dependencies() == []
+    assert machine_node() == tmp_path / "new" / "node"
+    pretend_built(clone)
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    assert hook(clone).dependencies() == []
+
+
+def test_a_build_installs_by_the_lock_file_then_builds(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = tmp_path / "said"
+    monkeypatch.setenv("PATH", programs(tmp_path / "new", "echo v22.1.0", f'echo "$1 $2" >> {said}'))
+    (clone / BUILT).mkdir(parents=True)
+    build(clone)
+    assert said.read_text().splitlines() == ["ci --no-audit", "run build"]
+    note = clone / "web" / "node_modules" / ".package-lock.json"
+    note.write_text("{}", encoding="utf-8")
+    os.utime(note, (2e9, 2e9))
+    build(clone)
+    assert said.read_text().splitlines()[2:] == ["run build"]
+    assert (clone / BUILT / STAMP).read_text().strip() == fingerprint(clone / "web")
+
+
+def test_a_build_that_fails_says_why_and_how_to_do_without(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", programs(tmp_path / "new", "echo v22.1.0", "echo no network >&2; exit 7"))
+    with pytest.raises(RuntimeError, match=rf"npm ci --no-audit in .* failed \(7\).*set {SKIP}=1(.|\n)*no network"):
+        build(clone)
+    monkeypatch.setenv(SKIP, "1")
+    assert not is_stale(clone)
+
+
+def test_without_any_node_the_remedies_are_named(clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.setattr(hatch_build, "wheel_node", lambda: None)
+    with pytest.raises(RuntimeError, match=r"no Node 20\.19 or newer here; install it, let pip isolate the build"):
+        build(clone)
+
+
+@pytest.fixture
+def page() -> Path:
+    """The built page of this clone."""
+    folder = ROOT / BUILT
+    if not (folder / "page" / "index.html").is_file():
+        pytest.skip("the page is not built here")
+    return folder
+
+
+def test_the_page_is_small_enough_to_come_at_once(page: Path) -> None:
+    files = [each for each in (page / "page").rglob("*") if each.is_file()]
+    whole = sum(len(gzip.compress(each.read_bytes(), 9)) for each in files)
+    widget = sum(len(gzip.compress((page / name).read_bytes(), 9)) for name in ("widget.js", "widget.css"))
+    print(f"page {whole / 1000:.1f} kB gzipped, widget {widget / 1000:.1f} kB; the aim is 150 kB")
+    assert max(whole, widget) <= MOST
+
+
+def test_wheel_and_sdist_hold_the_page(page: Path) -> None:
+    made = {f"src/regard/web/{name}" for name in MADE}
+    for builder in (WheelBuilder(str(ROOT)), SdistBuilder(str(ROOT))):
+        with builder.config.set_build_data({"artifacts": [], "force_include": {}, "build_hooks": ()}):
+            found = {each.relative_path for each in builder.recurse_included_files()}
+        assert made <= found
+        assert not any("node_modules" in each for each in found)
+    assert "web/package.json" in found
