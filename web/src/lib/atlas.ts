@@ -39,6 +39,8 @@ const BETWEEN = 26
 const SMALLEST = 34
 const LARGEST = 110
 const CAPTION = 14
+/** What is in view without scrolling. */
+const TALL = 600
 
 export type Measure = (place: { part: Part; layer: number; head: number }) => number | undefined
 
@@ -65,13 +67,24 @@ function side(width: number, across: number, columns: number): number {
   return Math.floor((block - MARGIN - (columns - 1) * GAP) / columns)
 }
 
+/** How many blocks stand side by side, so that heads are as large as can be while all of them are in view. */
+function arranged(parts: readonly PartShape[], width: number, widest: number, caption: number): { across: number; size: number } {
+  const layers = Math.max(1, ...parts.map((each) => each.layers))
+  const choices = Array.from({ length: Math.max(1, parts.length) }, (_, i) => {
+    const across = i + 1
+    const rows = Math.ceil(parts.length / across)
+    const high = Math.floor((TALL - rows * (TITLE + BETWEEN)) / (rows * layers)) - GAP - caption
+    return { across, size: Math.min(LARGEST, side(width, across, widest), Math.max(SMALLEST, high)) }
+  })
+  const best = choices.reduce((a, b) => (b.size >= a.size ? b : a))
+  return { across: best.across, size: Math.max(10, best.size) }
+}
+
 /** The sheet for a model, as wide as there is room. */
 export function sheetOf(parts: readonly PartShape[], width: number, sort: Sort, measure: Measure): Sheet {
   const widest = Math.max(1, ...parts.map(({ heads }) => heads))
-  let across = Math.max(1, parts.length)
-  while (across > 1 && side(width, across, widest) < SMALLEST) across--
-  const size = Math.max(10, Math.min(LARGEST, side(width, across, widest)))
   const caption = sort === 'layer' ? 0 : CAPTION
+  const { across, size } = arranged(parts, width, widest, caption)
   const sheet: Sheet = { thumbs: [], blocks: [], width, height: 0 }
   const blockWidth = MARGIN + widest * (size + GAP)
   let top = 0

@@ -38,6 +38,8 @@ export class Explorer {
   readonly undo = new Undo<Pick<State, 'changes' | 'prefix'>>()
   undoable = $state({ undo: false, redo: false })
 
+  /** The state was changed by nobody: not a step that one would go back. */
+  unasked = false
   private typing = false
   private typedAt = 0
   private changedAt = 0
@@ -118,6 +120,11 @@ export class Explorer {
     this.typing = true
     this.typedAt = now()
     this.state.source = source
+    // What was said of single tokens says nothing of those of another sentence.
+    if (this.state.prefix.length) this.state.prefix = []
+    const general = this.state.changes.filter(({ op }) => op === 'ablate' || op === 'keep')
+    if (general.length < this.state.changes.length) this.state.changes = general
+    this.state.pin = null
   }
 
   /** Ask in a channel for the model that is shown. */
@@ -218,7 +225,9 @@ export class Explorer {
   private openMostConfident(reading: Reading): void {
     const facts = reading.facts.filter(({ part }) => part === this.at?.part)
     const best = facts.reduce<(typeof facts)[number] | undefined>((a, b) => (a && a.confidence >= b.confidence ? a : b), undefined)
-    if (best) Object.assign(this.state, { layer: best.layer, heads: [best.head] })
+    if (!best) return
+    this.unasked = true
+    Object.assign(this.state, { layer: best.layer, heads: [best.head] })
   }
 
   private whenChanged(base: Reading): void {

@@ -12,7 +12,7 @@ export interface Cells {
   height: number
 }
 
-export const LARGEST = 30
+export const LARGEST = 36
 export const SMALLEST = 2
 const LETTER = 13
 

@@ -25,10 +25,11 @@ export function keepAddress(look: Explorer): () => void {
       const state = $state.snapshot(look.state)
       const hash = `#${written(state)}`
       if (hash !== location.hash && hash !== `#${location.hash}`) {
-        if (!first && isStep(before, state)) history.pushState(null, '', hash)
+        if (!first && !look.unasked && isStep(before, state)) history.pushState(null, '', hash)
         else history.replaceState(null, '', hash)
       }
       before = state
+      look.unasked = false
       first = !look.models.length
     })
   })

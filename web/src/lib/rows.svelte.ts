@@ -30,8 +30,9 @@ export class Rows {
   row(query: number): Float32Array | undefined {
     const place = this.place(query)
     const { selection, shown } = this.look
-    const row = place && shown === this.of ? this.known.get(place.key) : undefined
-    if (!row || !selection) return undefined
+    // Read first, so that whoever asks is told when a row arrives.
+    const row = place ? this.known.get(place.key) : undefined
+    if (!row || !selection || shown !== this.of) return undefined
     const one = { members: [0], text: '', special: false }
     return merged({ rows: 1, columns: row.length, data: row }, [one], selection.keys.groups).data
   }
@@ -83,7 +84,8 @@ export class Effects {
 
   /** The change in log-probability without this head, if it was measured. */
   effect({ part, layer, head }: HeadPlace): number | undefined {
-    return this.look.base === this.of ? this.known.get(`${part}/${layer}/${head}`) : undefined
+    const found = this.known.get(`${part}/${layer}/${head}`)
+    return this.look.base === this.of ? found : undefined
   }
 
   /** Measure these heads, one after the other; those that are known are not asked again. */

@@ -1,0 +1,87 @@
+import { describe, expect, it } from 'vitest'
+import { cellsIn, labelled, walked } from '../src/lib/grid'
+import { bundles } from '../src/lib/lines'
+import { acts, drawnAs, workedOut } from '../src/lib/maths'
+import { bytePixels, css, divergingCss, pixels } from '../src/lib/palette'
+
+describe('colours', () => {
+  it('of weights go from cividis navy to yellow', () => {
+    expect(css('cividis', 0)).toBe('rgb(0 34 78)')
+    expect(css('cividis', 1)).toBe('rgb(254 232 56)')
+  })
+
+  it('of differences are white at zero, blue below and orange above', () => {
+    expect(divergingCss(0)).toBe('rgb(255 255 255)')
+    const [red, , blue] = /(\d+) (\d+) (\d+)/.exec(divergingCss(-1))!.slice(1).map(Number) as [number, number, number]
+    expect(blue).toBeGreaterThan(red)
+  })
+
+  it('grow ever brighter along cividis, so that order can be seen without hue', () => {
+    const light = (t: number) => {
+      const [red, green, blue] = /(\d+) (\d+) (\d+)/.exec(css('cividis', t))!.slice(1).map(Number) as [number, number, number]
+      return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    }
+    for (let t = 0; t < 1; t += 0.05) expect(light(t)).toBeLessThan(light(t + 0.05))
+  })
+
+  it('paint a byte as they paint its weight', () => {
+    expect(bytePixels('cividis', 'linear', 0)[255]).toBe(pixels('cividis')[1023])
+    expect(bytePixels('cividis', 'linear', 0.5)[100]).toBe(pixels('cividis')[0])
+  })
+})
+
+describe('a map', () => {
+  it('has square cells that fit, neither huge nor lost', () => {
+    expect(cellsIn({ width: 600, height: 600 }, 3, 3).size).toBe(36)
+    expect(cellsIn({ width: 600, height: 300 }, 20, 30).size).toBe(15)
+    expect(cellsIn({ width: 600, height: 600 }, 500, 500).size).toBe(2)
+  })
+
+  it('labels as many as there is room for, and always what is looked at', () => {
+    expect(labelled(4, 20, [])).toEqual([0, 1, 2, 3])
+    const few = labelled(300, 2, [101])
+    expect(few).toContain(101)
+    expect(few.length).toBeLessThan(60)
+  })
+
+  it('is walked as the arrows point, also where columns run from right to left', () => {
+    expect(walked({ row: 0, column: 0 }, 'ArrowRight', 3, 3, false)).toEqual({ row: 0, column: 1 })
+    expect(walked({ row: 0, column: 0 }, 'ArrowLeft', 3, 3, true)).toEqual({ row: 0, column: 1 })
+    expect(walked({ row: 2, column: 2 }, 'ArrowDown', 3, 3, false)).toEqual({ row: 2, column: 2 })
+    expect(walked({ row: 0, column: 0 }, 'x', 3, 3, false)).toBeNull()
+  })
+})
+
+describe('lines', () => {
+  const places = { left: (query: number) => query, right: (key: number) => key, width: 100 }
+  it('are gathered by weight, and the faintest are left out', () => {
+    const found = bundles({ rows: 1, columns: 4, data: Float32Array.from([0.95, 0.92, 0.3, 0.001]) }, places)
+    expect(found.map(({ weight }) => weight)).toEqual([0.4, 1])
+    expect(found[1]!.path.match(/M/g)).toHaveLength(2)
+  })
+})
+
+describe('the maths', () => {
+  const stage = (name: string, shape: number[]) => ({ name, shape, formula: '', tensor: name, note: '' })
+
+  it('stands under headings in the order of the stages', () => {
+    const found = acts(['embedding', 'q', 'k', 'scores', 'weights', 'mixed', 'a new one'].map((name) => stage(name, [4])))
+    expect(found.map(({ stages }) => stages.map(({ name }) => name))).toEqual([['embedding'], ['q', 'k'], ['scores', 'weights'], ['mixed', 'a new one']])
+  })
+
+  it('draws a number a key by its key, also where a vector happens to be as long', () => {
+    const message = { keys: [1, 2, 3, 4] as never[] }
+    expect(drawnAs(stage('weights', [4]), message)).toBe('keys')
+    expect(drawnAs(stage('q', [4]), message)).toBe('vector')
+    expect(drawnAs(stage('k', [4, 8]), message)).toBe('matrix')
+  })
+
+  it('works one key out', () => {
+    const tensors = new Map(Object.entries({ q: [1, 2], k: [3, 1, 0, 0], scores: [2.5, 0], masked: [2.5, 0], weights: [0.924, 0.076] }).map(
+      ([name, data]) => [name, { shape: [data.length], data: Float32Array.from(data) }]))
+    const lines = workedOut(tensors, { d_k: 4 }, 0)
+    expect(lines[0]).toContain('= 5.00')
+    expect(lines[1]).toBe('score = 5.00 / √4 = 5.00 / 2.00 = 2.50')
+    expect(lines[2]).toBe('weight = e^2.50 / Σ e^score = 12.182 / 13.182 = 0.924')
+  })
+})
