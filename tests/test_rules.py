@@ -89,7 +89,7 @@ def test_no_module_is_named_for_having_no_home(path: Path) -> None:
     assert path.stem not in {"utils", "helpers", "common", "misc"}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.toml")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "recipes").rglob("*.toml")), ids=lambda path: path.name)
 def test_every_recipe_loads(path: Path) -> None:
     assert load(path).name == path.stem
 

@@ -43,16 +43,9 @@ def entrants() -> Callable[..., list[Contender]]:
     ]
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One cache for all of these tests."""
-    return str(tmp_path_factory.mktemp("race-cache"))
-
-
 @pytest.fixture(autouse=True)
-def shared_cache(cache: str, monkeypatch: pytest.MonkeyPatch, own_cache: None) -> None:
-    """No test reads or writes the user's own cache."""
-    monkeypatch.setenv("REGARD_CACHE", cache)
+def one_cache(shared_cache: None) -> None:
+    """All tests here share what is made from their text."""
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
+from PIL import Image
 
 from regard.race.board import Leaderboard
 from regard.race.budget import Budget
@@ -15,8 +17,9 @@ from regard.race.contest import Failed, Happening, Judged, contend, race
 from regard.race.course import lengthened
 from regard.race.entrants import FAMILIES, Contender, check_fair, lectures_contenders, named_contenders, with_seeds
 from regard.race.judging import RESULT, Result, by_length, linked_pairs
+from regard.race.picture import sheet
 from regard.race.report import write_race
-from regard.race.summary import markdown, rows_of
+from regard.race.summary import beside_published, markdown, rows_of
 from regard.recipe import parse
 from regard.train.events import Finished, Started
 
@@ -174,11 +177,27 @@ def test_processes_run_the_race_and_one_that_fails_takes_nobody_with_it(run_race
     _, contenders, _ = run_race
     broken = contenders[0].recipe
     broken = broken.model_copy(update={"train": broken.train.model_copy(update={"start": str(tmp_path / "nothing")})})
-    told = list(race([Contender("broken", broken), contenders[2]], tmp_path, "cpu", parallel=True))
-    assert [type(each) for name, each in told if name == "broken"] == [Failed]
+    field = [Contender("broken", broken), contenders[2], Contender("broken too", broken)]
+    told = list(race(field, tmp_path, "cpu", abreast=2))
+    for name in ("broken", "broken too"):
+        assert [type(each) for who, each in told if who == name] == [Failed]
     last = [each for name, each in told if name == "attention"][-1]
     assert isinstance(last, Judged)
     assert last.fresh
+
+
+def test_the_lectures_table_stands_above_our_rows(run_race: Run) -> None:
+    rows = beside_published(rows_of(results_of(run_race)))
+    assert ["Transformer (base)", "WMT14 en-de", "27.3", "3.3e+18"] in rows
+    assert [row[0] for row in rows[-3:]] == ["vector", "soft", "attention"]
+
+
+def test_a_picture_is_as_wide_as_told_and_its_figures_are_not_cut() -> None:
+    wide, high = (Figure(figsize=size) for size in ((4, 2), (2, 2)))
+    picture = Image.open(io.BytesIO(sheet([[wide, high], [high, high, high], [high]], width=600)))
+    assert picture.width == 600
+    row = (600 - 4 * 24) // 3
+    assert picture.height == pytest.approx((600 - 3 * 24) / 3 + 2 * row + 4 * 24, abs=6)
 
 
 def test_the_report_holds_every_contender_and_needs_no_network(run_race: Run, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from regard.race.entrants import Contender
     from regard.race.judging import Result
 
-BUDGET, QUICK = "seconds=100", "seconds=25"
+BUDGET, QUICK = "tokens=1e6", "tokens=2.5e5"
 JOINED = 3  # phrases of a sentence at most, in the race of the lectures' families
 
 
@@ -19,13 +19,15 @@ def race(
     recipes: list[str] | None = typer.Argument(
         None, metavar="[RECIPE|KEY=VALUE]...", help="Recipes to compare, and settings to change in all of them."
     ),
-    budget: str | None = typer.Option(None, help="tokens=…, seconds=… or flops=… for each; seconds=100 if not given."),
+    budget: str | None = typer.Option(None, help="tokens=…, seconds=… or flops=… for each; tokens=1e6 if not given."),
     run: str = typer.Option("runs/race", help="Folder of the race; what is finished in it is not done again."),
     device: str = typer.Option("auto", help="cpu, cuda, or auto: a GPU where there is one."),
     seeds: int = typer.Option(1, min=1, help="Times each recipe runs, each with another seed."),
     join: int | None = typer.Option(None, min=1, help="Phrases a sentence of the phrasebook may have; else 3, or 1."),
-    parallel: bool = typer.Option(False, "--parallel", help="All side by side instead of one after the other."),
-    quick: bool = typer.Option(False, "--quick", help="A quarter of the time."),
+    abreast: int | None = typer.Option(
+        None, min=1, help="Contenders that run side by side and share the cores; 2 on a CPU, else 1, if not given."
+    ),
+    quick: bool = typer.Option(False, "--quick", help="A quarter of the budget."),
     complexity: bool = typer.Option(False, "--complexity", help="Measure what one layer costs, and train nothing."),
     plain: bool = typer.Option(False, "--plain", help="Lines instead of the live leaderboard."),
     as_json: bool = typer.Option(False, "--json", help="Print the results as JSON."),
@@ -39,7 +41,7 @@ def race(
     regard race
     regard race --quick
     regard race recipes/luong.toml recipes/convs2s.toml --budget tokens=2e6
-    regard race --budget flops=2e13 --parallel --run runs/by-flops
+    regard race --budget flops=2e13 --abreast 1 --run runs/by-flops
     regard race --complexity
     """
     folder = Path(run)
@@ -50,7 +52,7 @@ def race(
 
     chosen = Budget.parse(budget or (QUICK if quick else BUDGET))
     contenders = _contenders(recipes or [], folder, seeds, join)
-    results, stopped = _run(_spending(contenders, chosen), chosen, folder, device, parallel, plain)
+    results, stopped = _run(_spending(contenders, chosen), chosen, folder, device, abreast, plain)
     if results:
         _report(folder, chosen, results, as_json)
     if stopped:
@@ -83,14 +85,16 @@ def _spending(contenders: "list[Contender]", budget: "Budget") -> "list[Contende
 
 
 def _run(
-    contenders: "list[Contender]", budget: "Budget", folder: Path, device: str, parallel: bool, plain: bool
+    contenders: "list[Contender]", budget: "Budget", folder: Path, device: str, abreast: int | None, plain: bool
 ) -> "tuple[list[Result], bool]":
     """Run the race before one's eyes; the results in the order of the start, and whether some are missing."""
+    from regard.bundle import find_device
     from regard.race.board import Leaderboard
     from regard.race.contest import race as start
 
+    lanes = abreast or (2 if find_device(device).type == "cpu" else 1)
     with Leaderboard([each.name for each in contenders], budget, live=not plain) as board:
-        for name, happened in start(contenders, folder, device, parallel=parallel):
+        for name, happened in start(contenders, folder, device, abreast=lanes):
             board.show(name, happened)
     results = [lane.result for lane in board.lanes.values() if lane.result is not None]
     return results, len(results) < len(contenders)

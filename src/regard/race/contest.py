@@ -48,50 +48,50 @@ Happening = Event | Judged | Failed
 
 
 def race(
-    contenders: Sequence[Contender], folder: Path, device: str = "auto", *, parallel: bool = False
+    contenders: Sequence[Contender], folder: Path, device: str = "auto", *, abreast: int = 1
 ) -> Iterator[tuple[str, Happening]]:
-    """Run the race in a folder, one contender after the other or all side by side; each thing that happens, with who.
+    """Run the race in a folder, so many contenders at a time; each thing that happens, with who.
 
     Side by side they share the processors, each with its part of the threads. Ctrl-C stops and saves; the same call
     goes on from there.
     """
-    at_once = len(contenders) if parallel else 1
-    threads = max(1, torch.get_num_threads() // at_once)
+    threads = max(1, torch.get_num_threads() // abreast)
     context = multiprocessing.get_context("spawn")
+    told: Any = context.Queue()
+    waiting, running = list(contenders), dict[str, BaseProcess]()
     with stoppable() as stop:
-        for begin in range(0, len(contenders), at_once):
-            told: Any = context.Queue()
-            running: dict[str, BaseProcess] = {}
-            for each in contenders[begin : begin + at_once]:
+        while running or (waiting and not stop.asked):
+            while waiting and len(running) < abreast and not stop.asked:
+                each = waiting.pop(0)
                 process = context.Process(target=_work, args=(each, folder / each.name, device, threads, told))
                 process.start()
                 running[each.name] = process
             yield from _follow(running, told, stop)
-            if stop.asked:
-                return
 
 
 def _follow(running: dict[str, BaseProcess], told: Any, stop: Stop) -> Iterator[tuple[str, Happening]]:
-    """What processes tell, until the last has ended; one that ends without a last word has failed."""
-    waiting = dict(running)
+    """What processes tell, until one has ended and left; one that ends without a last word has failed."""
     passed_on = False
-    while waiting:
+    while True:
         if stop.asked and not passed_on:
             passed_on = True  # a Ctrl-C has reached them by itself, another signal has not; both ask the same
-            for process in waiting.values():
+            for process in running.values():
                 process.terminate()
         try:
             name, happened = told.get(timeout=WAIT)
         except Empty:
-            for name in [name for name, process in waiting.items() if not process.is_alive()]:
-                yield name, Failed(f"its process ended with exit code {waiting.pop(name).exitcode}")
+            ended = [name for name, process in running.items() if not process.is_alive()]
+            for name in ended:
+                yield name, Failed(f"its process ended with exit code {running.pop(name).exitcode}")
+            if ended:
+                return
             continue
         if happened is None:
-            waiting.pop(name, None)
-        elif name in waiting:
+            if name in running:
+                running.pop(name).join()
+            return
+        if name in running:
             yield name, happened
-    for process in running.values():
-        process.join()
 
 
 def _work(contender: Contender, run: Path, device: str, threads: int, told: Any) -> None:

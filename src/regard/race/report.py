@@ -11,15 +11,17 @@ from matplotlib.figure import Figure
 
 from regard.files import write_whole
 from regard.plot import Panel, Quality, Series, alignment, curves, lengths, save
+from regard.plot.style import INK
 from regard.race.budget import Budget
 from regard.race.judging import Map, Result
-from regard.race.summary import HEADS, Row, best, markdown, rows_of
+from regard.race.picture import sheet
+from regard.race.summary import HEADS, Row, beside_published, best, markdown, rows_of
 from regard.score import Alignment
 from regard.train import page
-from regard.train.pictures import stacked
 
 HTML, PNG, JSON, TABLE = "race.html", "race.png", "race.json", "race.md"
 FIGURES = "figures"
+PUBLISHED_HEADS = ("model", "text", "BLEU", "training FLOPs")
 ABREAST = 3  # maps in a row of the picture
 ENOUGH = 10.0  # percent of sentences right to the letter, from which on they are what is drawn
 
@@ -36,9 +38,12 @@ def write_race(folder: Path, budget: Budget, results: Sequence[Result]) -> tuple
         ("Quality against length", _figure(by_length, "Quality by length of the source", 1) + _lengths_table(rows)),
         ("Learning", _figure(learning, "Validation loss over target tokens and over time", 2)),
         ("Where they look", _shown(maps, rows)),
+        ("The lectures' table, with our rows", page.table(
+            "BLEU of different texts cannot be compared; the order of the families can", PUBLISHED_HEADS,
+            beside_published(rows))),
         ("Facts", page.facts(_facts(rows, budget))),
         ("Recipes", "".join(page.details(row.name, f"<pre>{escape(row.first.recipe)}</pre>") for row in rows)),
-    ]
+    ]  # fmt: skip
     lead = (
         '<p class="soft">The same text and the same budget for every family; what differs is how they look at it.</p>'
     )
@@ -46,7 +51,7 @@ def write_race(folder: Path, budget: Budget, results: Sequence[Result]) -> tuple
     write_whole(html, page.page("The race", lead, sections).encode())
     pairs = list(maps.values())
     rest = [pairs[at : at + ABREAST] for at in range(0, len(pairs), ABREAST)]
-    write_whole(folder / PNG, stacked([[by_length, learning], *rest]))
+    write_whole(folder / PNG, sheet([[by_length, learning], *rest]))
     told = {"budget": asdict(budget), "results": [asdict(each) for each in results]}
     write_whole(folder / JSON, json.dumps(told, ensure_ascii=False, indent=1).encode())
     write_whole(folder / TABLE, (markdown(rows) + "\n").encode())
@@ -107,7 +112,19 @@ def _learning(rows: Sequence[Row]) -> Figure:
         )
         for unit, below in (("tokens", "target tokens"), ("seconds", "seconds"))
     ]
-    return curves(panels, columns=2)
+    return _with_one_legend(curves(panels, columns=2))
+
+
+def _with_one_legend(figure: Figure) -> Figure:
+    """The figure with one legend below for all its panels, where it hides no line."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    for axes in figure.axes:
+        legend = axes.get_legend()
+        if legend is not None:
+            legend.remove()
+    figure.set_size_inches(figure.get_figwidth(), figure.get_figheight() + 0.6)
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False, labelcolor=INK)
+    return figure
 
 
 def _maps(rows: Sequence[Row]) -> dict[str, Figure]:

@@ -12,6 +12,17 @@ HEADS = (
     "time", "target tokens", "tokens/s training", "tokens/s decoding", "memory MB",
 )  # fmt: skip
 
+PUBLISHED: tuple[tuple[str, float, float | None], ...] = (
+    ("ByteNet", 23.75, None),
+    ("GNMT + RL", 24.6, 2.3e19),
+    ("ConvS2S", 25.16, 9.6e18),
+    ("MoE", 26.03, 2.0e19),
+    ("Transformer (base)", 27.3, 3.3e18),
+    ("Transformer (big)", 28.4, 2.3e19),
+)
+"""The single models of the lectures' performance table: BLEU on newstest2014 English-German, and operations of training
+(Vaswani et al. 2017, table 2)."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -53,6 +64,16 @@ class Row:
             amount(over("decoding_speed")),
             f"{fmean(memory) / 1e6:,.0f}" if memory else "–",
         ]
+
+
+def beside_published(rows: Sequence[Row]) -> list[list[str]]:
+    """The lectures' performance table with our rows below: model, text, BLEU, operations of training."""
+    theirs = [
+        [name, "WMT14 en-de", f"{score:.1f}", "–" if flops is None else f"{flops:.1e}"]
+        for name, score, flops in PUBLISHED
+    ]
+    ours = [[row.name, "this race", row.told("BLEU"), row.cells()[HEADS.index("training FLOPs")]] for row in rows]
+    return [*theirs, *ours]
 
 
 def rows_of(results: Iterable[Result]) -> list[Row]:

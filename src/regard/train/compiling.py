@@ -17,6 +17,7 @@ from regard.train.standing import Standing
 WARM, TIMED = 3, 5  # batches passed through before the clock starts, and while it runs
 OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"comprehensive_padding": False}
 """For the compiler: rows of scores lie close, as the loss's kernel wants them, or they would be copied twice a step."""
+RECURRENT = ("sutskever", "bahdanau", "luong")
 WORTH = 100.0  # seconds of learning that pay for compiling: on an H200 it takes 50 and saves more than half of the rest
 
 
@@ -27,6 +28,8 @@ def decide(job: Job, standing: Standing) -> tuple[bool, str]:
         return settings.compile, ""
     if workers.device.type != "cuda":
         return False, ""
+    if job.recipe.model.kind in RECURRENT:
+        return False, "not compiled: recurrences have kernels of their own, and each batch its own number of steps"
     if workers.count > 1 and settings.sharding == "fsdp":
         return False, "not compiled: the model is sharded (train.compile = true compiles it all the same)"
     batches = settings.accumulate * max(settings.steps - standing.step, 0)

@@ -57,8 +57,8 @@ def band(sight: Sight, columns: int, lengths_B: Int[Tensor, " B"]) -> Band:
 
 def banded(
     q_BQHE: Float[Tensor, "B Q H E"],
-    k_BKHE: Float[Tensor, "B Q H E"],
-    v_BKHE: Float[Tensor, "B Q H E2"],
+    k_BKHE: Float[Tensor, "B K H E"],
+    v_BKHE: Float[Tensor, "B K H E2"],
     band: Band,
     scale: float,
     dropout: float,
