@@ -134,8 +134,8 @@ def test_memory_stays_flat_over_many_requests(server: Server, lines: list[str]) 
             assert set(clients.map(ask, numbers)) == {200}
         return server.figure("process_resident_memory_bytes")
 
-    before = used(range(200))
-    assert used(range(200, 500)) < before + 24 * 2**20
+    before = used(range(150))
+    assert used(range(150, 350)) < before + 24 * 2**20
 
 
 def test_who_leaves_is_counted_and_nothing_is_left_behind(server: Server, lines: list[str]) -> None:
