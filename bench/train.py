@@ -31,9 +31,10 @@ from regard.nn.cross_entropy import IGNORED
 from regard.recipe import Train
 from regard.train.compiling import compile_in_place
 from regard.train.engine import update
+from regard.train.hands import hands_for
 from regard.train.loss import Learner
 from regard.train.optimiser import build_optimisers
-from regard.train.stream import Shape, stream
+from regard.train.stream import BLOCK, Parts, Shape, stream
 from regard.train.workers import Workers
 
 Turn = Callable[[], int]
@@ -135,7 +136,7 @@ class Contender:
 
 
 def ours(pairs: Pairs, asked: argparse.Namespace, device: torch.device, precision: str) -> Turn:
-    """The product's own stream, loss, optimiser and update; compiled on CUDA."""
+    """The product's own stream, loss, optimiser and update; compiled on CUDA, by several hands on a CPU."""
     torch.manual_seed(DROPOUT_SEED)
     outline: Outline = steps.SIZES[asked.size]
     model = outline.seq2seq(asked.vocabulary, asked.vocabulary).to(device).train()
@@ -143,14 +144,18 @@ def ours(pairs: Pairs, asked: argparse.Namespace, device: torch.device, precisio
     settings = Train(optimiser="adamw", rate=RATE, clip=1e9)
     optimisers, workers = build_optimisers(model, settings), Workers(device)
     feed = Feed([pairs], [1.0], asked.tokens)
-    shape = Shape.of(feed) if device.type == "cuda" else None
-    if shape is not None:
+    hands = hands_for(asked.tokens) if device.type == "cpu" else None
+    shape: Shape | Parts
+    if device.type == "cuda":
+        shape = Shape.of(feed)
         compile_in_place(learner)
+    else:
+        shape = Parts(hands.count if hands else 1, BLOCK if precision == "bfloat16" else 1)
     source = iter(stream(feed, BEGINNING, shape, pin=device.type == "cuda"))
 
     def turn() -> int:
         loads = next(source).loads
-        return update(learner, optimisers, loads, workers, precision, settings.clip).tokens
+        return update(learner, optimisers, loads, workers, precision, settings.clip, hands).tokens
 
     return turn
 

@@ -3,10 +3,11 @@
 import pytest
 import torch
 from torch import nn
-from torch.optim import Adam, AdamW, Muon
+from torch.optim import Adam, AdamW
 
 from regard.models.outline import Outline
 from regard.recipe import Train
+from regard.train.muon import Muon
 from regard.train.optimiser import build_optimisers, set_rate, state_tensors
 
 

@@ -19,6 +19,8 @@ from regard.recipe import Corpus, JsonlCorpus, PhrasebookCorpus, TextCorpus, Tsv
 
 CHUNK = 10_000
 """Pairs a chunk holds at most."""
+REMEMBERED = 200_000  # pairs of a phrasebook that are worth the memory: drawing them takes longer than anything else
+_REMEMBERED: dict[tuple[str, str, int, int], list[tuple[list[str], list[str]]]] = {}
 
 
 class Pair(NamedTuple):
@@ -167,10 +169,21 @@ def _json_text(path: Path, number: int, value: dict[str, object], key: str) -> s
 
 
 def _drawn(corpus: PhrasebookCorpus, seed: int) -> Iterator[tuple[list[str], list[str]]]:
-    """Pairs drawn from the phrasebook."""
-    drawn = phrases(corpus.to, corpus.split, corpus.pairs, seed)
+    """Pairs drawn from the phrasebook; those drawn last are remembered, since a recipe's text is read twice."""
+    key = (corpus.to, corpus.split, corpus.pairs, seed)
+    if key in _REMEMBERED:
+        yield from _REMEMBERED[key]
+        return
+    drawn = phrases(*key)
+    parts = []
     while part := list(islice(drawn, CHUNK)):
-        yield [phrase.source for phrase in part], [phrase.target for phrase in part]
+        columns = [phrase.source for phrase in part], [phrase.target for phrase in part]
+        if corpus.pairs <= REMEMBERED:
+            parts.append(columns)
+        yield columns
+    if corpus.pairs <= REMEMBERED:
+        _REMEMBERED.clear()
+        _REMEMBERED[key] = parts
 
 
 def _kind(value: object) -> str:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.nn.dropout import Dropout
+from regard.nn.dropout import Dropout, dice
 from regard.nn.position import Position
 from regard.nn.ragged import Ragged
 from regard.nn.tap import Tap
@@ -61,7 +61,8 @@ class Embedding(nn.Module):
         """The joined vector of each id and the place it stands at."""
         token_ND = nn.functional.embedding(ids_N, self.weight) * self.scale
         if self.training and self.word_dropout:
-            kept_N = torch.rand(ids_N.shape, device=ids_N.device) >= self.word_dropout
+            where = ids_N.device
+            kept_N = torch.rand(ids_N.shape, device=where, generator=dice(where)) >= self.word_dropout
             token_ND = token_ND * kept_N[:, None] / (1 - self.word_dropout)
         token_ND = self.token(token_ND)
         if place_ND is not None:

@@ -6,7 +6,7 @@ a device.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -18,7 +18,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from regard.nn.block import Block
+from regard.nn.dropout import own_dice
+from regard.train.hands import Hands, one_thread
 from regard.train.loss import Learner
+from regard.train.muon import Muon
 from regard.train.stream import Load
 from regard.train.workers import Workers
 
@@ -58,11 +61,31 @@ def update(
     workers: Workers,
     precision: str,
     clip: float,
+    hands: Hands | None = None,
 ) -> Update:
-    """Learn from the batches of one step."""
+    """Learn from the batches of one step; `hands` share them out among themselves."""
     tokens = sum(load.tokens for load in loads)
     # Engines divide a gradient by the number of processes; the loss takes that back.
     share = workers.count / workers.everybodys(tokens)
+    with nullcontext() if hands is None else one_thread():
+        if hands is None:
+            total = _one_by_one(learner, loads, workers, precision, share)
+        else:
+            assert workers.count == 1, "hands do not wait for other processes"
+            total = _by_hands(learner, loads, hands, precision, float(share))
+        norm = _clipped(learner.parameters(), clip)
+        for optimiser in optimisers:
+            if isinstance(optimiser, Muon):
+                optimiser.hands = hands
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+    return Update(total, tokens, norm)
+
+
+def _one_by_one(
+    learner: nn.Module, loads: Sequence[Load], workers: Workers, precision: str, share: float | Tensor
+) -> Tensor:
+    """The loss of one batch after the other, whose gradients add up."""
     total = torch.zeros((), dtype=torch.float64, device=workers.device)
     for number, load in enumerate(loads, start=1):
         with _exchanging(learner, number == len(loads)):
@@ -71,16 +94,44 @@ def update(
                 loss = learner(placed.source, placed.target, placed.labels_N)
             (loss * share).backward()
         total += loss.detach()
-    norm = _clipped(learner.parameters(), clip)
-    for optimiser in optimisers:
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
-    return Update(total, tokens, norm)
+    return total
 
 
-def autocast(device: torch.device, precision: str) -> torch.autocast:
+def _by_hands(learner: nn.Module, loads: Sequence[Load], hands: Hands, precision: str, share: float) -> Tensor:
+    """The same on a CPU, every hand with some of the batches, and dice of its own."""
+    weights = [each for each in learner.parameters() if each.requires_grad]
+    seeds = torch.randint(2**62, (hands.count,)).tolist()
+
+    def work(hand: int) -> tuple[Tensor, list[Tensor | None]]:
+        total = torch.zeros((), dtype=torch.float64)
+        sums: list[Tensor | None] = [None] * len(weights)
+        with own_dice(seeds[hand]):
+            for load in loads[hand :: hands.count]:
+                # What one thread has cast to half precision belongs to its graph: another must not find it.
+                with autocast(torch.device("cpu"), precision, cached=False):
+                    loss = learner(load.batch.source, load.batch.target, load.batch.labels_N)
+                sums = _added(sums, torch.autograd.grad(loss * share, weights, allow_unused=True))
+                total += loss.detach()
+        return total, sums
+
+    made = hands.do(work)
+    gradients = made[0][1]
+    for _, sums in made[1:]:
+        gradients = _added(gradients, sums)
+    for weight, gradient in zip(weights, gradients, strict=True):
+        weight.grad = gradient
+    return torch.stack([total for total, _ in made]).sum()
+
+
+def _added(some: Sequence[Tensor | None], more: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Gradients of the same weights added up; None is nothing."""
+    pairs = zip(some, more, strict=True)
+    return [other if one is None else one if other is None else one + other for one, other in pairs]
+
+
+def autocast(device: torch.device, precision: str, cached: bool = True) -> torch.autocast:
     """Matrix products in half precision, or nothing of the kind."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16", cache_enabled=cached)
 
 
 def whole(tensor: Tensor) -> Tensor:

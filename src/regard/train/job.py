@@ -21,6 +21,7 @@ from regard.models.build import build
 from regard.models.seq2seq import Seq2Seq
 from regard.recipe import Corpus, Recipe
 from regard.train.average import MovingAverage
+from regard.train.cutting import Apart, Cutter, Here, Side
 from regard.train.engine import spread, whole
 from regard.train.loss import Learner
 from regard.train.optimiser import build_optimisers, state_tensors
@@ -45,10 +46,12 @@ class Job:
     average: MovingAverage | None
     spare: Seq2Seq | None
     """A second model for weights that are not the learner's own: averaged ones, or those put together from parts."""
+    cutter: Cutter
+    """Who samples subwords, where that is wanted."""
 
     def feed(self, tokens: int) -> Feed:
         """The stream of batches, each with at most so many tokens of either side."""
-        recipe, both = self.recipe, self.prepared.tokenizers
+        recipe = self.recipe
         amount = recipe.text.sampling
         return Feed(
             self.prepared.stores,
@@ -57,7 +60,7 @@ class Job:
             recipe.data.order,
             recipe.seed,
             Shard(self.workers.rank, self.workers.count, recipe.train.accumulate),
-            Sampling(both.source, both.target, amount) if amount else None,
+            Sampling(Side(self.cutter, "source"), Side(self.cutter, "target"), amount) if amount else None,
         )
 
     def tensors(self) -> dict[str, Tensor]:
@@ -106,6 +109,7 @@ def assemble(recipe: Recipe, run: Path, workers: Workers, prepared: Prepared, be
         Judge(recipe, prepared.tokenizers, workers),
         average,
         spare,
+        Here(prepared.tokenizers) if workers.device.type == "cpu" else Apart(prepared.run),
     )
 
 

@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Generator, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Literal
 
 import torch
 
+from regard.data.batching import Feed
 from regard.data.prepare import Prepared, Watch, gather, lay_out
 from regard.models.cost import parameters
 from regard.recipe import Recipe
@@ -18,6 +19,7 @@ from regard.train.cost import flops_per_token, limit
 from regard.train.engine import update
 from regard.train.events import Event, Noticed, Saved, Started
 from regard.train.finish import finish, keep_weights
+from regard.train.hands import Hands, hands_for
 from regard.train.job import Job, assemble
 from regard.train.meter import Meter
 from regard.train.optimiser import set_rate
@@ -27,7 +29,7 @@ from regard.train.schedule import rate
 from regard.train.standing import Standing
 from regard.train.start import adopted, begun, given_tokenizers
 from regard.train.stopping import Stop, claimed, stoppable
-from regard.train.stream import Shape, stream
+from regard.train.stream import BLOCK, Parts, Shape, stream
 from regard.train.validation import validate
 from regard.train.workers import Workers, joined
 
@@ -97,13 +99,15 @@ def _learn(job: Job, standing: Standing, started: Started, stop: Stop) -> Genera
         yield Noticed(why)
     meter = Meter(standing, job.workers, started.flops_per_token, started.limit, settings.steps)
     feed, saved = job.feed(standing.budget), standing.step
-    shape = Shape.of(feed) if compiled else None
-    with stream(feed, standing.position, shape, pin=job.workers.device.type == "cuda") as steps:
+    with (
+        _hands(job, standing, compiled) as hands,
+        stream(feed, standing.position, _shape(job, feed, compiled, hands), job.workers.device.type == "cuda") as steps,
+    ):
         while reason is None:
             after, loads = next(steps)
             now = rate(settings, standing.step + 1, standing.shrunk)
             set_rate(job.optimisers, now)
-            meter.add(update(job.learner, job.optimisers, loads, job.workers, settings.precision, settings.clip))
+            meter.add(update(job.learner, job.optimisers, loads, job.workers, settings.precision, settings.clip, hands))
             standing.step, standing.position = standing.step + 1, after
             if job.average is not None:
                 job.average.follow(standing.step)
@@ -119,6 +123,22 @@ def _learn(job: Job, standing: Standing, started: Started, stop: Stop) -> Genera
     if saved != standing.step:
         yield from _turn(job, standing, meter, judge=reason == "time")
     return reason
+
+
+def _hands(job: Job, standing: Standing, compiled: bool) -> AbstractContextManager[Hands | None]:
+    """Who learns beside each other in this process: on a CPU, as many as batches are large enough for."""
+    alone = job.workers.device.type != "cpu" or job.workers.count > 1 or compiled
+    return (None if alone else hands_for(standing.budget)) or nullcontext()
+
+
+def _shape(job: Job, feed: Feed, compiled: bool, hands: Hands | None) -> Shape | Parts | None:
+    """In what shape batches are wanted."""
+    if compiled:
+        return Shape.of(feed)
+    if job.workers.device.type != "cpu":
+        return None
+    half = job.recipe.train.precision == "bfloat16"
+    return Parts(1 if hands is None else hands.count, BLOCK if half else 1)
 
 
 def _turn(job: Job, standing: Standing, meter: Meter, judge: bool = True) -> Iterator[Event]:

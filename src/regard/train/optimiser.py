@@ -4,10 +4,12 @@ from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam, AdamW, Muon, Optimizer
+from torch.optim import Adam, AdamW, Optimizer
 
+from regard.nn.attention.multihead import CrossAttention, SelfAttention
 from regard.nn.embedding import Embedding, Output
 from regard.recipe import Train
+from regard.train.muon import Muon
 
 BETAS, EPSILON = (0.9, 0.98), 1e-9  # §5.3
 
@@ -21,9 +23,7 @@ def build_optimisers(model: nn.Module, settings: Train) -> tuple[Optimizer, ...]
     matrices = [each for each in parameters if each.ndim == 2 and id(each) not in vectors]
     chosen = {id(each) for each in matrices}
     rest = [each for each in parameters if id(each) not in chosen]
-    # Scaled so that its updates are as large as AdamW's, one rate serves both (Liu et al. 2025, §2.2).
-    muon = Muon(matrices, settings.rate, settings.decay, adjust_lr_fn="match_rms_adamw")
-    return (muon, _adam(rest, settings))
+    return (Muon(matrices, settings.rate, settings.decay, _merged(model)), _adam(rest, settings))
 
 
 def _adam(parameters: Sequence[Tensor], settings: Train) -> Optimizer:
@@ -39,6 +39,21 @@ def _adam(parameters: Sequence[Tensor], settings: Train) -> Optimizer:
 def _vocabularies(model: nn.Module) -> set[int]:
     """The weights whose rows are words, not directions; Muon is not made for them."""
     return {id(each.weight) for each in model.modules() if isinstance(each, Embedding | Output)}
+
+
+def _merged(model: nn.Module) -> dict[int, list[int]]:
+    """Weights of several projections in one, and the rows of each of them."""
+    merged = {}
+    for each in model.modules():
+        if isinstance(each, SelfAttention | CrossAttention):
+            keys, values = each.heads * each.key_size, each.heads * each.value_size
+            weight, rows = (
+                (each.qkv.weight, [keys, keys, values])
+                if isinstance(each, SelfAttention)
+                else (each.kv.weight, [keys, values])
+            )
+            merged[id(weight)] = rows
+    return merged
 
 
 def set_rate(optimisers: Iterable[Optimizer], rate: float) -> None:

@@ -17,13 +17,14 @@ from torch import Tensor
 from regard.nn.ragged import Layout
 
 SLACK = 1.15  # the longest of a cell over its shortest: where padding costs about as much as one more cell
+NEAR = 4  # tokens that sequences of a cell may differ by, however short: of short ones, any padding costs less
 
 
 def _edges(slack: float) -> NDArray[np.int64]:
     """The longest length of each class of like lengths; 0 is a class of its own, because it sees nothing."""
     edges = [0]
     while edges[-1] < 1_000_000:
-        edges.append(max(edges[-1] + 1, int((edges[-1] + 1) * slack)))
+        edges.append(max(edges[-1] + NEAR, int((edges[-1] + 1) * slack)))
     return np.array(edges)
 
 

@@ -70,14 +70,18 @@ def _watchable(q_NHE: Tensor, k_NHE: Tensor, v_NHE: Tensor, plan: Plan, inside: 
 
 def _by_cells(q_NHE: Tensor, k_NHE: Tensor, v_NHE: Tensor, cells: Cells, scale: float, dropout: float) -> Tensor:
     """Cell after cell of sequences of like length."""
-    mixed = []
+    mixed, dtype = [], v_NHE.dtype
+    if torch.is_grad_enabled() and q_NHE.requires_grad:
+        # Half-precision products are compiled for each shape, which takes longer than products as small as these.
+        q_NHE, k_NHE, v_NHE = (each.to(torch.promote_types(dtype, torch.float32)) for each in (q_NHE, k_NHE, v_NHE))
     sides = zip(cells.queries.spread(q_NHE), cells.keys.spread(k_NHE), cells.keys.spread(v_NHE), strict=True)
-    for (q, k, v), limit in zip(sides, cells.limits, strict=True):
-        if q.shape[1] == 0 or k.shape[1] == 0:
-            mixed.append(q.new_zeros(*q.shape[:3], v.shape[3]))
-        else:
-            mixed.append(within(q, k, v, limit, scale, dropout))
-    return cells.queries.collect(mixed)
+    with torch.autocast("cpu", enabled=False):
+        for (q, k, v), limit in zip(sides, cells.limits, strict=True):
+            if q.shape[1] == 0 or k.shape[1] == 0:
+                mixed.append(q.new_zeros(*q.shape[:3], v.shape[3]))
+            else:
+                mixed.append(within(q, k, v, limit, scale, dropout))
+    return cells.queries.collect(mixed).to(dtype)
 
 
 def _for_programs(q_NHE: Tensor, v_NHE: Tensor, plan: Plan) -> bool:

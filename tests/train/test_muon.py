@@ -1,0 +1,62 @@
+"""Muon: torch's own updates, matrices of one shape together, merged projections each by itself."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.train.hands import Hands
+from regard.train.muon import Muon, orthogonalised
+
+
+def weights(*shapes: tuple[int, int]) -> list[Tensor]:
+    dice = torch.Generator().manual_seed(3)
+    made = [torch.randn(shape, generator=dice).requires_grad_() for shape in shapes]
+    for each in made:
+        each.grad = torch.randn(each.shape, generator=dice)
+    return made
+
+
+def moved(optimiser: torch.optim.Optimizer, steps: int = 2) -> list[Tensor]:
+    for _ in range(steps):
+        optimiser.step()
+    return [each.detach() for group in optimiser.param_groups for each in group["params"]]
+
+
+def test_singular_values_become_about_one() -> None:
+    found = orthogonalised(torch.randn(3, 24, 40, generator=torch.Generator().manual_seed(0)))
+    values = torch.linalg.svdvals(found.float())
+    assert 0.5 < float(values.min()) < float(values.max()) < 1.3
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_updates_are_those_of_torch(decay: float) -> None:
+    shapes = [(16, 16), (16, 48), (48, 16), (16, 16)]
+    ours = moved(Muon(weights(*shapes), 0.1, decay))
+    theirs = moved(torch.optim.Muon(weights(*shapes), 0.1, decay, adjust_lr_fn="match_rms_adamw"))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=5e-3)  # products in bfloat16, moves of about 0.04
+
+
+def test_what_is_merged_is_orthogonalised_each_by_itself() -> None:
+    apart = weights((16, 16), (16, 16), (8, 16))
+    merged = torch.cat([each.detach() for each in apart]).requires_grad_()
+    merged.grad = torch.cat([each.grad for each in apart if each.grad is not None])
+    (found,) = moved(Muon([merged], 0.1, parts={id(merged): (16, 16, 8)}))
+    torch.testing.assert_close(found, torch.cat(moved(Muon(apart, 0.1))), rtol=0.0, atol=5e-3)
+
+
+def test_hands_share_the_work_and_change_nothing() -> None:
+    shapes = [(16, 16), (16, 48), (48, 16), (16, 16), (32, 16)]
+    alone, shared = Muon(weights(*shapes), 0.1), Muon(weights(*shapes), 0.1)
+    with Hands(2) as shared.hands:
+        found = moved(shared)
+    for one, other in zip(moved(alone), found, strict=True):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=5e-3)
+
+
+def test_a_weight_without_a_gradient_stays() -> None:
+    one, other = weights((8, 8), (8, 8))
+    other.grad = None
+    before = other.detach().clone()
+    moved(Muon([one, other], 0.1))
+    assert torch.equal(other.detach(), before)
