@@ -38,6 +38,7 @@ def run(command: list[str], desk: Path) -> subprocess.CompletedProcess[str]:
         "README.md",
         "docs/families.md",
         "docs/figures.md",
+        "docs/look.md",
         "docs/phrasebook.md",
         "docs/race.md",
         "docs/recipes.md",
@@ -64,7 +65,16 @@ def test_the_recipe_in_the_document_is_one(desk: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "docs/data.md", "docs/families.md", "docs/race.md"]
+    "name",
+    [
+        "README.md",
+        "CONTRIBUTING.md",
+        "ARCHITECTURE.md",
+        "docs/data.md",
+        "docs/families.md",
+        "docs/look.md",
+        "docs/race.md",
+    ],
 )
 def test_every_link_leads_somewhere(name: str) -> None:
     links = re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / name).read_text(encoding="utf-8"))
