@@ -262,12 +262,12 @@ def ready(asked: argparse.Namespace, device: torch.device, precision: str) -> li
     return contenders
 
 
-def table(contenders: list[Contender]) -> str:
+def table(contenders: list[Contender], steps_a_turn: int) -> str:
     """The figures for a person."""
     lines = [f"{'':10}{'tok/s':>12}{'ms/step':>10}{'GB':>8}{'idle':>8}{'ratio':>8}"]
     for each in contenders:
         idle_share = "" if each.idle is None else f"{each.idle:.1%}"
-        step = 1e3 * sum(each.tokens) / len(each.tokens) / each.rate()
+        step = 1e3 * sum(each.tokens) / len(each.tokens) / each.rate() / steps_a_turn
         lines.append(
             f"{each.name:10}{each.rate():12,.0f}{step:10.1f}{each.peak:8.1f}{idle_share:>8}"
             f"{contenders[0].rate() / each.rate():8.2f}"
@@ -311,7 +311,7 @@ def main() -> None:
         for each in contenders if device.type == "cuda" else ():
             each.idle = idle(each.turn, IDLE_STEPS)
         print(
-            f"\n{asked.size}, {precision}, up to {asked.tokens:,} tokens a step, {name}\n{table(contenders)}",
+            f"\n{asked.size}, {precision}, up to {asked.tokens:,} tokens a step, {name}\n{table(contenders, asked.steps)}",
             flush=True,
         )
         said[precision] = [

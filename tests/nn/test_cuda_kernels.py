@@ -104,6 +104,89 @@ def loss() -> float:
     return furthest([losses, gradient], [expected, scores.grad])
 
 
+def own_step(beams: int, older: int) -> float:
+    """One step of a search: what it mixes, and what it keeps."""
+    from regard.nn.cuda import step
+
+    lines, places = 3, (older + 2) * beams
+    qkv = drawn(lines * beams, 3 * HEADS * SIZE).detach()
+    keys, values = (drawn(lines, HEADS, places, SIZE).detach() for _ in range(2))
+    shade = torch.where(torch.rand(lines, beams, places, device=DEVICE) < 0.5, 0.0, -math.inf)
+    place = torch.arange(older * beams, (older + 1) * beams, device=DEVICE)
+    wanted = [keys.clone(), values.clone()]
+    q, k, v = (each.view(lines, beams, HEADS, SIZE).transpose(1, 2) for each in qkv.chunk(3, 1))
+    wanted[0][:, :, place], wanted[1][:, :, place] = k, v
+    seen = shade.clone()
+    seen[:, :, older * beams :] = -math.inf
+    seen[:, torch.arange(beams), place] = 0.0
+    mixed = functional.scaled_dot_product_attention(q, wanted[0], wanted[1], attn_mask=seen[:, None], scale=SCALE)
+    out = step.attend_own(qkv, (keys, values), shade, place, HEADS, SCALE)
+    return furthest([out, keys, values], [mixed.transpose(1, 2).flatten(2).flatten(0, 1), *wanted])
+
+
+def memory_step(beams: int, places: int) -> float:
+    """The same of the look at a memory."""
+    from regard.nn.cuda import step
+
+    q, keys, values = drawn(3 * beams, HEADS * SIZE), drawn(3, HEADS, places, SIZE), drawn(3, HEADS, places, SIZE)
+    shade = torch.where(torch.rand(3, places, device=DEVICE) < 0.3, -math.inf, 0.0)
+    shade[:, 0] = 0.0
+    queries = q.view(3, beams, HEADS, SIZE).transpose(1, 2)
+    mixed = functional.scaled_dot_product_attention(queries, keys, values, attn_mask=shade[:, None, None], scale=SCALE)
+    out = step.attend_memory(q.detach(), (keys.detach(), values.detach()), shade, HEADS, beams, SCALE)
+    return furthest([out], [mixed.transpose(1, 2).flatten(2).flatten(0, 1)])
+
+
+def few_rows(rows: int, width: int, outputs: int, relu: bool) -> float:
+    """The same of a product of few rows."""
+    from regard.nn.cuda import step
+
+    x, weight, bias = drawn(rows, width).detach(), drawn(outputs, width).detach() / width**0.5, drawn(outputs).detach()
+    expected = functional.linear(x, weight, bias)
+    return furthest([step.few_rows(x, weight, bias, relu)], [expected.relu() if relu else expected])
+
+
+def decoder_step(pre: bool, beams: int) -> float:
+    """The same of a whole decoder, some steps of a search in which rows change places."""
+    from regard.models.fast.parts import stacks_of
+    from regard.models.fast.quick import QuickDecoder
+    from regard.models.fast.static import StaticEngine
+    from regard.models.outline import Outline
+    from regard.nn.ragged import Ragged
+
+    model = Outline(32, 64, 2, 2, 2, norm_first=pre).seq2seq(70, 70).eval().requires_grad_(False)
+    stacks, sources = stacks_of(model), Ragged.from_list([[3, 4, 5], [6], [9] * 17, []])
+    assert stacks is not None
+    plain, quick = StaticEngine(stacks, DEVICE, "float32"), StaticEngine(stacks, DEVICE, "float32")
+    plain.quick, quick.quick = None, QuickDecoder(stacks, quick.decoder, quick.kind)
+    states, apart = [each.start(sources, beams) for each in (plain, quick)], 0.0
+    for _ in range(5):
+        tokens, rows = torch.randint(70, (4 * beams,)).to(DEVICE), torch.randint(beams, (4 * beams,))
+        said = [each.step(tokens, state) for each, state in zip((plain, quick), states, strict=True)]
+        apart = max(apart, furthest([said[0][0]], [said[1][0]]))
+        rows = (torch.arange(4 * beams) // beams * beams + rows).to(DEVICE)
+        states = [each.select(state, rows) for each, (_, state) in zip((plain, quick), said, strict=True)]
+    return apart
+
+
+def picked(banned: list[int]) -> float:
+    """The same of the most probable token."""
+    from regard.nn.cuda import step
+
+    scores, short = drawn(7, 9003).detach(), torch.tensor([1, 0, 0, 1, 0, 1, 1], device=DEVICE).bool()
+    scores[:3, 8] = 9.0
+    scores[2:5, 5] = 10.0
+    logprobs = scores[:, :9000].log_softmax(-1)
+    ends = logprobs[:, 8].clone()
+    logprobs[short, 8] = -math.inf
+    logprobs[:, banned] = -math.inf
+    told = torch.tensor(banned, device=DEVICE) if banned else None
+    token, logprob, end = step.pick(scores, 9000, told, 8, short)
+    best = logprobs.max(1)
+    assert token.tolist() == best.indices.tolist()
+    return furthest([logprob, end], [best.values, ends])
+
+
 def furthest(mine: list[Tensor], theirs: list[Tensor | None]) -> float:
     return max(float((one - other).abs().max()) for one, other in zip(mine, theirs, strict=True) if other is not None)
 
@@ -120,6 +203,17 @@ def everything() -> dict[str, float]:
         "sum and norm": add_norm(0.0),
         "sum and norm with dropout": add_norm(0.3),
         "loss": loss(),
+        "a first step": own_step(1, 0),
+        "a step": own_step(1, 5),
+        "a step of beams": own_step(5, 30),
+        "a look at a memory": memory_step(1, 12),
+        "beams look at a memory": memory_step(5, 70),
+        "a decoder's step": decoder_step(True, 1),
+        "a decoder's step of beams, norms behind": decoder_step(False, 3),
+        "the best token": picked([]),
+        "the best token that is allowed": picked([5, 7]),
+        "one row": few_rows(1, 48, 530, False),
+        "few rows": few_rows(5, 1030, 300, True),
     }
 
 

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -51,10 +51,15 @@ class Limit:
         if self.banned is not None:
             logprobs_RV.index_fill_(1, self.banned, -torch.inf)
         end_R = logprobs_RV[:, self.end].clone()
-        short_B1 = (self.step < self.least_B)[:, None]
+        short_B1 = self.short_B[:, None]
         short_R = short_B1.expand(-1, end_R.shape[0] // short_B1.shape[0]).flatten()
         logprobs_RV[:, self.end].masked_fill_(short_R, -torch.inf)
         return end_R
+
+    @property
+    def short_B(self) -> Bool[Tensor, " B"]:
+        """Which lines may not end yet."""
+        return self.step < self.least_B
 
     def take(self, other: "Limit", lines_B: Int[Tensor, " B"]) -> None:
         """Go on with these lines of another."""
@@ -98,6 +103,10 @@ class StraightBoard:
         """Take the most probable token that is allowed."""
         end_B = self.limit.forbid(logprobs_RV)
         logprob_B, token_B = greatest(logprobs_RV)
+        self.go_on(token_B, logprob_B, end_B)
+
+    def go_on(self, token_B: Int[Tensor, " B"], logprob_B: Float[Tensor, " B"], end_B: Float[Tensor, " B"]) -> None:
+        """Go on with these tokens, the most probable that are allowed; where a line is full, with its end."""
         full_B = self.limit.step >= self.limit.most_B
         token_B = token_B.masked_fill(full_B, self.options.end)
         logprob_B = torch.where(full_B, end_B, logprob_B)
@@ -110,7 +119,8 @@ class StraightBoard:
     def hypotheses(self, lines: list[int], bounds: Bounds, steps: int) -> list[list[Hypothesis]]:
         """What was found for some lines, with their bounds, after so many steps."""
         lines_B = torch.tensor(lines, device=self.token_R.device)
-        tokens, logprobs = (table[:steps, lines_B].t().tolist() for table in (self.token_TB, self.logprob_TB))
+        tables = (table[:steps].index_select(1, lines_B).t().cpu() for table in (self.token_TB, self.logprob_TB))
+        tokens, logprobs = (table.numpy().tolist() for table in tables)  # which is ten times as quick as torch's own
         divisors: list[float] = divisor(torch.arange(steps + 1), self.options).tolist()
         most = [each for _, each in bounds]
         return [said(*line, divisors, self.options.end) for line in zip(tokens, logprobs, most, strict=True)]

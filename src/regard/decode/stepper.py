@@ -7,7 +7,7 @@ Anything with `step` and `select` can be searched: a model of any family, an ens
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 State = TypeVar("State")
@@ -84,6 +84,31 @@ class Board(Protocol):
 
         Says which row of its sentence each row goes on from; None if each from itself.
         """
+        ...
+
+
+@runtime_checkable
+class StraightLimit(Protocol):
+    """What rows that go straight on may not go on with."""
+
+    end: int
+    banned: Tensor | None
+    """Tokens that never come."""
+
+    @property
+    def short_B(self) -> Bool[Tensor, " B"]:
+        """Which rows may not end yet."""
+        ...
+
+
+@runtime_checkable
+class Straight(Board, Protocol):
+    """A board where each row goes on with its most probable token, which whoever steps may find by itself."""
+
+    limit: StraightLimit
+
+    def go_on(self, token_B: Int[Tensor, " B"], logprob_B: Float[Tensor, " B"], end_B: Float[Tensor, " B"]) -> None:
+        """Go on with the most probable tokens that are allowed; `end_B` is what an end would have been worth."""
         ...
 
 

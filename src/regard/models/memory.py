@@ -1,11 +1,12 @@
 """What an encoder leaves and every decoder looks at, and what the two must be able to do to make a model."""
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.nn.embedding import Embedding
 from regard.nn.ragged import Layout, Ragged
 
 State = Any
@@ -28,6 +29,9 @@ class Memory:
 class Encoder(Protocol):
     """Reads sources."""
 
+    if TYPE_CHECKING:  # at run time only methods are asked for: from Python 3.12 on, a module's parts are not seen
+        embedding: Embedding
+
     def encode(self, tokens: Ragged) -> Memory:
         """What is left of each source."""
 
@@ -35,6 +39,9 @@ class Encoder(Protocol):
 @runtime_checkable
 class Decoder(Protocol):
     """Writes targets, all at once where they are known, else step by step."""
+
+    if TYPE_CHECKING:  # at run time only methods are asked for: from Python 3.12 on, a module's parts are not seen
+        embedding: Embedding
 
     def __call__(self, tokens: Ragged, memory: Memory) -> Float[Tensor, "N D"]:
         """The state of every target token, from which the next one is told."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional
 from torch.nn.functional import scaled_dot_product_attention
 
 from regard.models.fast.desk import Desk
@@ -12,6 +13,10 @@ from regard.models.fast.linear import Linear, Plain, Precision, dtype_of
 from regard.models.fast.parts import Around, Heads, Inner, Turn
 from regard.nn.attention.multihead import CrossAttention
 from regard.nn.block import Block
+from regard.nn.cuda import HAVE_TRITON, serves
+
+if HAVE_TRITON:
+    from regard.nn.cuda.step import FEW, few_rows
 
 
 @dataclass(frozen=True)
@@ -97,12 +102,25 @@ class StaticLayer:
 
 
 class Fused(Plain):
-    """A linear layer on CUDA, whose kernel also cuts off what is negative."""
+    """A linear layer on CUDA, whose kernels also cut off what is negative; few rows have one of their own."""
+
+    def __call__(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
+        """Project each row."""
+        if self.bias is not None and _few(x_ND):
+            return few_rows(x_ND, self.weight, self.bias)
+        return functional.linear(x_ND, self.weight, self.bias)
 
     def relu(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
         """Project each row and cut off what is negative."""
         assert self.bias is not None
+        if _few(x_ND):
+            return few_rows(x_ND, self.weight, self.bias, relu=True)
         return torch._addmm_activation(self.bias, x_ND, self.weight.t(), use_gelu=False)
+
+
+def _few(x_ND: Float[Tensor, "N D"]) -> bool:
+    """Whether there is a kernel for so few rows."""
+    return serves(x_ND) and x_ND.shape[0] <= FEW
 
 
 def _heads(x_NF: Float[Tensor, "N F"], rows: int, heads: int) -> Float[Tensor, "B H Q E"]:

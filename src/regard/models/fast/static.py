@@ -15,12 +15,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.decode.stepper import Board
+from regard.decode.stepper import Board, Straight
 from regard.models.beams import check_lines
 from regard.models.fast.desk import Desk, Shape, Sizes, best
 from regard.models.fast.engine import check_beams
 from regard.models.fast.linear import Precision
 from regard.models.fast.parts import Embedder, Stacks, blocks_of, filled_output, norm_of, turn_at
+from regard.models.fast.quick import QuickDecoder, serves
 from regard.models.fast.rectangle import Kind, StaticLayer
 from regard.nn.ragged import Ragged
 
@@ -70,6 +71,7 @@ class StaticEngine:
             Embedder(stack.embedding, self.dtype, self.device) for stack in (model.encoder, model.decoder)
         )
         self.norms = tuple(norm_of(stack.norm, self.dtype, self.device) for stack in (model.encoder, model.decoder))
+        self.quick = QuickDecoder(model, self.decoder, self.kind) if serves(model, self.decoder, self.kind) else None
         self.vocabulary = model.output.weight.shape[0]
         self.output = self.kind.linear(*filled_output(model.output))
         first = self.decoder[0]
@@ -162,7 +164,11 @@ class StaticEngine:
 
     def _decided(self, desk: Desk, places: int, board: Board) -> tuple[Tensor, ...]:
         """The program of a step whose outcome a board decides over."""
-        (logprobs_RV,) = best(self._logits(desk, board.token_R, places), 0)
+        logits_RV = self._logits(desk, board.token_R, places)
+        if self.quick is not None and isinstance(board, Straight):
+            board.go_on(*self.quick.pick(logits_RV, self.vocabulary, board.limit))
+            return ()
+        (logprobs_RV,) = best(logits_RV, 0)
         parent_BW = board.decide(logprobs_RV[:, : self.vocabulary])
         if parent_BW is not None:
             desk.reorder(None, parent_BW)
@@ -190,6 +196,10 @@ class StaticEngine:
         """The program of a step, which reads these tokens and looks at so many steps."""
         masks = desk.own_mask(places * desk.shape.beams, self.slopes_H), desk.shade_BS[:, None, None]
         x_RD = self.embed_target(token_R, desk.position_R, desk.shape.steps)
+        if self.quick is not None:
+            state_RD = self.quick(x_RD, desk)
+            desk.tick()
+            return self.output(state_RD)
         turn = turn_at(desk.position_R, self.sizes.own[1], x_RD) if self.decoder[0].own.turns else None
         for layer in self.decoder:
             x_RD = layer.step(x_RD, desk, masks, turn)
