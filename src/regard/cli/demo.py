@@ -37,7 +37,7 @@ def demo(
 ) -> None:
     """Train a small Transformer on sentences that come with the package, and see what it has learned.
 
-    Needs no data and no network; about four minutes on two cores. A second call finds the model trained.
+    Needs no data and no network; about two minutes on two cores. A second call finds the model trained.
 
     \b
     regard demo
