@@ -50,16 +50,9 @@ def trained() -> Callable[[Recipe, Path], list[Event]]:
     return lambda recipe, run: list(train(recipe, run, "cpu"))
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One cache for all of these tests, which read the same few corpora."""
-    return str(tmp_path_factory.mktemp("training-cache"))
-
-
 @pytest.fixture(autouse=True)
-def shared_cache(cache: str, monkeypatch: pytest.MonkeyPatch, own_cache: None) -> None:
-    """No test reads or writes the user's own cache."""
-    monkeypatch.setenv("REGARD_CACHE", cache)
+def one_cache(shared_cache: None) -> None:
+    """All tests here share what is made from their text."""
 
 
 @pytest.fixture(scope="session")
