@@ -22,6 +22,10 @@ Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is every 
 Port = Annotated[
     int | None, typer.Option(min=0, max=65535, help=f"Port to listen on; {PORT} or the next free one if not told.")
 ]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="A name besides this machine's own by which browsers may address it; * is any."),
+]
 NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Open no browser; the address is printed anyway.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1; a GPU if there is one.")]
 
@@ -31,6 +35,7 @@ def look(
     host: Host = "127.0.0.1",
     port: Port = None,
     no_browser: NoBrowser = False,
+    allow_host: AllowHost = None,
     device: Device = "auto",
 ) -> None:
     """Look at trained models in the browser: where they look, what they consider, what if it were otherwise.
@@ -58,8 +63,8 @@ def look(
         ) from None
 
     places = named(runs or [])
-    settings = Settings(host)
-    with _listening(host, port) as listening:
+    settings = Settings(host, hosts=tuple(allow_host or ()))
+    with listening_on(host, port) as listening:
         making = None
         if not places:
             recipe = demo_recipe("de")
@@ -68,7 +73,7 @@ def look(
         place = address(listening).replace("//0.0.0.0:", "//127.0.0.1:")
 
         def ready() -> None:
-            say(f"ready: {', '.join(places) or 'a small model, made on first use,'} on {place} (Ctrl-C ends it)")
+            say(f"ready: {', '.join(places) or 'a small model, made on first use'} on {place}, until Ctrl-C")
             if not no_browser:
                 _open_browser(place)
 
@@ -86,7 +91,7 @@ def _opened(place: str, device: str) -> "tuple[Translator, About]":
     return Translator.from_bundle(bundle), about(bundle.recipe, place)
 
 
-def _listening(host: str, port: int | None) -> "socket.socket":
+def listening_on(host: str, port: int | None) -> "socket.socket":
     """A socket on the port that was told, or on the first free one from the usual on."""
     from regard.serve.server import listen
 
@@ -96,8 +101,9 @@ def _listening(host: str, port: int | None) -> "socket.socket":
         try:
             return listen(host, each)
         except ValueError as error:
-            fault = error
-    raise ValueError(f"no port from {PORT} to {PORT + TRIED - 1} is free ({fault}); choose one with --port")
+            if "another program" not in str(error):
+                raise
+    raise ValueError(f"no port from {PORT} to {PORT + TRIED - 1} is free; choose one with --port")
 
 
 def _open_browser(place: str) -> None:

@@ -22,7 +22,7 @@ from starlette.websockets import WebSocket
 
 from regard.analysis.look import About, Looker
 from regard.serve.app import make_app
-from regard.serve.door import Door
+from regard.serve.door import FORBIDDEN, Door
 from regard.serve.look_making import Making, News
 from regard.serve.look_talk import Talk
 from regard.serve.served import Served
@@ -60,7 +60,7 @@ class Room:
         self.models: dict[str, Served] = {}
         self.turns: dict[str, asyncio.Lock] = {}
         self.fault: str | None = None
-        self._opened = AsyncExitStack()
+        self._settled, self._opened = asyncio.Event(), AsyncExitStack()
 
     async def open(self, known: Known) -> None:
         """Let these models be talked about from now on."""
@@ -83,13 +83,14 @@ class Room:
         except Exception as error:
             self.fault = f"the model could not be made: {type(error).__name__}"
             log.exception("the model could not be made")
+        finally:
+            self._settled.set()
 
     async def ready(self, tell: Callable[[News], Awaitable[None]]) -> None:
         """Returns when there are models, and tells meanwhile how far they are."""
-        if self.making is not None and not self.models and self.fault is None:
+        if self.making is not None:
             await self.making.follow(tell)
-            while not self.models and self.fault is None:
-                await asyncio.sleep(0.01)
+            await self._settled.wait()
         if self.fault is not None:
             raise ValueError(self.fault)
 
@@ -101,6 +102,9 @@ class Room:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The HTTP API, once there is one."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": FORBIDDEN, "reason": "questions go to /look"})
+            return
         if self.models:
             await self.api(scope, receive, send)
             return

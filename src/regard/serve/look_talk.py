@@ -87,7 +87,6 @@ class Talk:
 
     async def _answer(self, question: AnyQuestion, stale: Callable[[], bool]) -> None:
         """Answer one question."""
-        looker = self.room.looker
         if isinstance(question, Models):
             told = {"id": question.id, "kind": "making", "last": False}
             try:
@@ -96,6 +95,7 @@ class Talk:
                 await self._fault(question.id, str(error))
                 return
         name = question.model if question.model is not None else next(iter(self.room.models), None)
+        looker = self.room.looker
         if isinstance(question, Models | Tokens | Positions) or name not in self.room.models:
             for frame in await asyncio.to_thread(lambda: list(looker.answer(question, stale))):
                 await self._send(frame, stale)

@@ -52,13 +52,17 @@ def pointed(subject: Subject, asked: Pointed) -> tuple[Side, tuple[int, ...], Ch
 def read(subject: Subject, asked: Read, stale: Stale) -> Iterator[Said]:
     """Tokens, encoder attention, the translation as it comes, what is known of it, all attention, heads in numbers."""
     source = subject.source(asked.source)
-    changes, given = subject.changes(asked.changes, source), _given(subject, asked)
+    changes, given, prefix = (
+        subject.changes(asked.changes, source),
+        _given(subject, asked),
+        subject.target(asked.prefix),
+    )
     yield _tokens(source), NOTHING
     encoded = subject.encoded(source.ids, changes, stale)
     wanted = {key: table for key, table in encoded.weights.items() if key[0] in asked.want}
     yield from _attention(wanted, asked.first, stale)
     if given is None:
-        target, score = yield from _told(subject, asked, source, changes, stale)
+        target, score = yield from _told(subject, asked.beam, (source.ids, prefix), changes, stale)
     else:
         target, score = given, None
     written = subject.written(source.ids, target, changes, stale)
@@ -85,11 +89,11 @@ def _given(subject: Subject, asked: Read) -> tuple[int, ...] | None:
 
 
 def _told(
-    subject: Subject, asked: Read, source: Side, changes: Changes, stale: Stale
+    subject: Subject, beam: int, begun: tuple[tuple[int, ...], tuple[int, ...]], changes: Changes, stale: Stale
 ) -> Generator[Said, None, tuple[tuple[int, ...], float]]:
-    """Search, and tell each token that is settled; with more than one beam, all of them at the end."""
+    """Search from a source and a beginning, and tell each token that is settled; with several beams, at the end."""
     said: tuple[int, ...] = ()
-    search = subject.found(source.ids, asked.beam, subject.target(asked.prefix), changes, stale)
+    search = subject.found(begun[0], beam, begun[1], changes, stale)
     tokenizer = subject.translator.tokenizers.target
     while True:
         try:
@@ -97,7 +101,7 @@ def _told(
         except StopIteration as over:
             best = over.value
             break
-        if asked.beam == 1 and len(settled) > len(said):
+        if beam == 1 and len(settled) > len(said):
             said = settled
             yield {"kind": "target", "tokens": target_side(said, tokenizer, ended=False).to_json()}, NOTHING
     yield {"kind": "target", "tokens": target_side(best.tokens, tokenizer).to_json()}, NOTHING

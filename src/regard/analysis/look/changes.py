@@ -13,9 +13,8 @@ from torch import Tensor
 
 from regard.analysis.look.parts import PartName, Parts, Place
 from regard.analysis.look.questions import Ablate, Block, Change, Keep, Row
-from regard.models.seq2seq import Seq2Seq
 from regard.nn.attention.multihead import MultiHeadAttention
-from regard.nn.tap import replacing
+from regard.nn.tap import Watcher
 
 Means = Mapping[tuple[PartName, int], Tensor]
 """What the heads of a layer mixed on average over a sentence, (heads, size) or (size)."""
@@ -61,44 +60,40 @@ def place_of(parts: Parts, part: PartName, layer: int, head: int = 0) -> Place:
 
 
 @contextmanager
-def changed(
-    model: Seq2Seq, parts: Parts, changes: Sequence[Change], among: Sequence[PartName], means: Means
-) -> Iterator[Standing]:
+def changed(parts: Parts, changes: Sequence[Change], among: Sequence[PartName], means: Means) -> Iterator[Standing]:
     """Let changes of some parts act on one pass, in their order, until the context ends."""
     standing = Standing()
     with ExitStack() as stack:
         for change in changes:
             if isinstance(change, Block):
                 for place in parts.get("cross", ()) if "cross" in among else ():
-                    stack.enter_context(_rewriting(model, place, _blocked(change), standing))
+                    stack.enter_context(_rewriting(place, _blocked(change), standing))
             elif change.part in among:
                 place = parts[change.part][change.layer]
-                stack.enter_context(_one(model, place, change, means, standing))
+                stack.enter_context(_one(place, change, means, standing))
         yield standing
 
 
-def _one(
-    model: Seq2Seq, place: Place, change: Ablate | Keep | Row, means: Means, standing: Standing
-) -> AbstractContextManager[None]:
+def _one(place: Place, change: Ablate | Keep | Row, means: Means, standing: Standing) -> AbstractContextManager[None]:
     """One change of one attention."""
     match change:
         case Row():
-            return _rewriting(model, place, _told(change), standing)
+            return _rewriting(place, _told(change), standing)
         case Ablate(how="uniform"):
-            return _rewriting(model, place, _even(change.heads), standing)
+            return _rewriting(place, _even(change.heads), standing)
         case Ablate(how="mean"):
-            return replacing(model, place.mixed, _instead(place, change.heads, means[change.part, change.layer]))
+            return place.tap(place.mixed).watching(_instead(place, change.heads, means[change.part, change.layer]))
         case Ablate():
-            return replacing(model, place.mixed, _instead(place, change.heads, None))
+            return place.tap(place.mixed).watching(_instead(place, change.heads, None))
         case Keep():
             others = [head for head in range(place.heads) if head not in change.heads]
-            return replacing(model, place.mixed, _instead(place, others, None))
+            return place.tap(place.mixed).watching(_instead(place, others, None))
 
 
-def _instead(place: Place, heads: Sequence[int], mean: Tensor | None) -> Callable[[str, Tensor], Tensor]:
+def _instead(place: Place, heads: Sequence[int], mean: Tensor | None) -> Watcher:
     """Let some heads have mixed zero, or what they mix on average."""
 
-    def change(_: str, mixed: Tensor) -> Tensor:
+    def change(mixed: Tensor) -> Tensor:
         other = torch.zeros_like(mixed) if mean is None else mean.to(mixed).expand_as(mixed)
         if not isinstance(place.module, MultiHeadAttention):
             return other if heads else mixed
@@ -110,16 +105,16 @@ def _instead(place: Place, heads: Sequence[int], mean: Tensor | None) -> Callabl
 
 
 @contextmanager
-def _rewriting(model: Seq2Seq, place: Place, rewrite: Rewrite, standing: Standing) -> Iterator[None]:
+def _rewriting(place: Place, rewrite: Rewrite, standing: Standing) -> Iterator[None]:
     """Let weights be rewritten by who knows what may be seen, and from which place each query looks."""
     seen: list[Tensor] = []
     passed = 0
 
-    def note(_: str, mask: Tensor) -> Tensor:
+    def note(mask: Tensor) -> Tensor:
         seen[:] = [mask]
         return mask
 
-    def act(_: str, weights: Tensor) -> Tensor:
+    def act(weights: Tensor) -> Tensor:
         nonlocal passed
         queries = weights.shape[2]
         if standing.place is None:
@@ -131,7 +126,7 @@ def _rewriting(model: Seq2Seq, place: Place, rewrite: Rewrite, standing: Standin
             places_Q = torch.full((queries,), standing.place, device=weights.device)
         return rewrite(weights, seen[0].expand_as(weights), places_Q)
 
-    with replacing(model, f"{place.name}.mask", note), replacing(model, place.weights, act):
+    with place.tap("mask").watching(note), place.tap("weights").watching(act):
         yield
 
 

@@ -71,7 +71,7 @@ def find(
     """
     model, options = translator.model, search_options(translator, hunt)
     found: list[Hypothesis] = []
-    with changed(model, parts, hunt.changes, DECODER, hunt.means or {}) as standing:
+    with changed(parts, hunt.changes, DECODER, hunt.means or {}) as standing:
         # Only what acts on the model itself stays between two steps; how torch computes is nobody else's business.
         with evaluating(model):
             stepper, state = _begun(translator, hunt, options, standing)
@@ -82,7 +82,9 @@ def find(
                 raise StaleError
             with evaluating(model):
                 running.advance()
-                settled, left = running.settled(0), running.leave()
+                # Of several beams nothing is told before the end, so what they agree on need not be known.
+                settled = running.settled(0) if hunt.beam == 1 else ()
+                left = running.leave()
             found = left[0][1] if left else found
             yield settled
     if not found:

@@ -1,7 +1,7 @@
 """Questions in, frames out."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 
 from regard.analysis.look import answers
 from regard.analysis.look.about import About, facts
@@ -44,7 +44,7 @@ class Looker:
         told = about or {}
         self.subjects = {name: Subject(name, each, told.get(name, About())) for name, each in translators.items()}
 
-    def answer(self, question: Asked, stale: Callable[[], bool] = lambda: False) -> Iterator[bytes]:
+    def answer(self, question: Asked, stale: Callable[[], bool] = lambda: False) -> Generator[bytes]:
         """The frames that answer a question, each as soon as it is known; what cannot be answered is said in one."""
         number = number_of(question)
         try:

@@ -70,7 +70,7 @@ def _watch(
     inside: tuple[PartName, ...] = ("encoder",) if where[0] == "encoder" else DECODER
     memory = None if where[0] == "encoder" else subject.encoded(ids, changes, stale).memory
     means, device = subject.means(ids, changes, stale), subject.translator.device
-    with evaluating(model), changed(model, subject.parts, changes, inside, means), ExitStack() as stack:
+    with evaluating(model), changed(subject.parts, changes, inside, means), ExitStack() as stack:
         seen = [stack.enter_context(recording(model, pattern)) for pattern in patterns]
         if memory is None:
             model.encode(Ragged.from_list([[*ids, END]]).to(device))

@@ -10,6 +10,7 @@ from regard.models.recurrent.sutskever import SutskeverDecoder
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.attention.alignment import Alignment
 from regard.nn.attention.multihead import CrossAttention, MultiHeadAttention
+from regard.nn.tap import Tap
 
 PartName = Literal["encoder", "decoder", "cross"]
 PARTS: tuple[PartName, ...] = ("encoder", "decoder", "cross")
@@ -31,13 +32,19 @@ class Place:
 
     @property
     def weights(self) -> str:
-        """The tap on its weights."""
+        """The name of the tap on its weights."""
         return f"{self.name}.weights"
 
     @property
     def mixed(self) -> str:
-        """The tap on what each head made of the values."""
-        return f"{self.name}.mixed" if isinstance(self.module, MultiHeadAttention) else f"{self.name}.context"
+        """What the tap on what each head made of the values is called in the module."""
+        return "mixed" if isinstance(self.module, MultiHeadAttention) else "context"
+
+    def tap(self, name: str) -> Tap:
+        """One of its taps. Found here, and not by a pattern over the whole model, which takes longer than a layer."""
+        found = self.module.get_submodule(name)
+        assert isinstance(found, Tap)
+        return found
 
 
 Parts = dict[PartName, tuple[Place, ...]]

@@ -20,7 +20,7 @@ from regard.analysis.look.tokens import Side, source_side, target_side
 from regard.models.memory import Memory
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.ragged import Ragged
-from regard.nn.tap import recording, replacing
+from regard.nn.tap import Recorder
 from regard.text import END, START
 from regard.translator import Translator
 from regard.translator.forced import evaluating
@@ -93,8 +93,8 @@ def encode(
 ) -> Encoded:
     """Read a source, ids without the end."""
     source = Ragged.from_list([[*ids, END]]).to(model.output.weight.device)
-    acting = changed(model, parts, changes, ["encoder"], means or {})
-    with evaluating(model), acting, _seen(model, parts, ["encoder"], stale) as weights:
+    acting = changed(parts, changes, ["encoder"], means or {})
+    with evaluating(model), acting, _seen(parts, ["encoder"], stale) as weights:
         memory = model.encode(source)
     return Encoded(memory, weights)
 
@@ -112,8 +112,8 @@ def write(
     """Read a target, ids without begin and end, beside what the encoder left."""
     device = model.output.weight.device
     target = Ragged.from_list([[START, *ids]]).to(device)
-    acting = changed(model, parts, changes, DECODER, means or {})
-    with evaluating(model), acting, _seen(model, parts, DECODER, stale) as weights:
+    acting = changed(parts, changes, DECODER, means or {})
+    with evaluating(model), acting, _seen(parts, DECODER, stale) as weights:
         states_ND = model.decoder(target, memory)
     with evaluating(model):
         logprobs, best = _scored(model, states_ND, torch.tensor([*ids, END], device=device), candidates)
@@ -124,34 +124,38 @@ def mixed_means(
     model: Seq2Seq, parts: Parts, ids: Sequence[int], target: Sequence[int], wanted: Iterable[tuple[PartName, int]]
 ) -> Means:
     """What some layers' heads mix on average over the places of a pair, as nobody has changed it."""
-    places = {each: parts[each[0]][each[1]].mixed for each in wanted}
     source = Ragged.from_list([[*ids, END]]).to(model.output.weight.device)
     begun = Ragged.from_list([[START, *target]]).to(model.output.weight.device)
     with evaluating(model), ExitStack() as stack:
-        seen = {each: stack.enter_context(recording(model, tap)) for each, tap in places.items()}
+        seen = {each: Recorder() for each in wanted}
+        for (part, layer), recorder in seen.items():
+            place = parts[part][layer]
+            stack.enter_context(place.tap(place.mixed).watching(recorder))
         model.states(source, begun)
-    return {each: seen[each][tap][0].mean(0) for each, tap in places.items()}
+    return {each: recorder.passed[0].mean(0) for each, recorder in seen.items()}
 
 
 @contextmanager
-def _seen(model: Seq2Seq, parts: Parts, among: Sequence[PartName], stale: Stale) -> Iterator[Weights]:
+def _seen(parts: Parts, among: Sequence[PartName], stale: Stale) -> Iterator[Weights]:
     """Weights that pass while the context lasts, there when it has ended; whoever is not wanted any more stops here."""
     places = {(part, layer): place for part in among for layer, place in enumerate(parts.get(part, ()))}
     weights: Weights = {}
 
-    def check(_: str, passing: Tensor) -> Tensor:
+    def check(passing: Tensor) -> Tensor:
         if stale():
             raise StaleError
         return passing
 
     with ExitStack() as stack:
-        seen = {}
+        seen = {each: Recorder() for each in places}
         for each, place in places.items():
-            stack.enter_context(replacing(model, place.weights, check))
-            seen[each] = stack.enter_context(recording(model, place.weights))
+            stack.enter_context(place.tap("weights").watching(check))
+            stack.enter_context(place.tap("weights").watching(seen[each]))
         yield weights
-        for each, place in places.items():
-            weights[each] = seen[each][place.weights][0][0].float().cpu().numpy()
+        for each, recorder in seen.items():
+            if not recorder.passed:
+                raise ValueError("this model is compiled, so it cannot be watched; look at it as it was before")
+            weights[each] = recorder.passed[0][0].float().cpu().numpy()
 
 
 def _scored(
@@ -160,7 +164,8 @@ def _scored(
     """The log-probability of each label, and the most probable tokens in its place."""
     told, best = list[float](), list[tuple[tuple[int, float], ...]]()
     for x_ND, label_N in zip(torch.split(states_ND, ROWS), torch.split(labels_N, ROWS), strict=True):
-        logprobs_NV = model.output(x_ND).float().log_softmax(-1)
+        logits_NV = model.output(x_ND)
+        logprobs_NV = logits_NV.log_softmax(-1, torch.promote_types(logits_NV.dtype, torch.float32))
         told += logprobs_NV.gather(-1, label_N[:, None])[:, 0].tolist()
         value_NK, token_NK = logprobs_NV.topk(min(candidates, logprobs_NV.shape[-1]))
         pairs = zip(token_NK.tolist(), value_NK.tolist(), strict=True)
