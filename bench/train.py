@@ -310,10 +310,8 @@ def main() -> None:
         measure(contenders, asked, device)
         for each in contenders if device.type == "cuda" else ():
             each.idle = idle(each.turn, IDLE_STEPS)
-        print(
-            f"\n{asked.size}, {precision}, up to {asked.tokens:,} tokens a step, {name}\n{table(contenders, asked.steps)}",
-            flush=True,
-        )
+        print(f"\n{asked.size}, {precision}, up to {asked.tokens:,} tokens a step, {name}", flush=True)
+        print(table(contenders, asked.steps), flush=True)
         said[precision] = [
             {"name": each.name, "tokens_per_second": each.rate(), "peak_gb": each.peak, "idle": each.idle}
             for each in contenders
