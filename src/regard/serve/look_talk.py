@@ -38,8 +38,8 @@ class Talk:
     def __init__(self, socket: WebSocket, room: Room) -> None:
         """Talk over a socket that was accepted."""
         self.socket, self.room = socket, room
-        self._newest: dict[str, object] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._newest: dict[str, asyncio.Task[None]] = {}
+        """The question under way in each channel."""
         self._sending = asyncio.Lock()
 
     async def go_on(self) -> None:
@@ -49,15 +49,14 @@ class Talk:
                 message = await self.socket.receive()
                 if message["type"] == "websocket.disconnect":
                     return
-                asked = message.get("text") or message.get("bytes") or ""
-                await self._hear(asked)
+                await self._hear(message.get("text") or message.get("bytes") or "")
         except WebSocketDisconnect:
             return
         finally:
-            self._newest.clear()
-            for task in self._tasks:
+            left, self._newest = list(self._newest.values()), {}
+            for task in left:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*left, return_exceptions=True)
 
     async def _hear(self, asked: str | bytes) -> None:
         """Begin to answer a question; what is none is said so at once."""
@@ -66,21 +65,18 @@ class Talk:
         except ValueError as error:
             await self._fault(number_of(asked), str(error))
             return
-        if question.channel not in self._newest and len(self._newest) >= CHANNELS:
+        channel = question.channel
+        if channel not in self._newest and len(self._newest) >= CHANNELS:
             await self._fault(question.id, f"{CHANNELS} channels are open already; use one of them")
             return
-        mark = self._newest[question.channel] = object()
+        if older := self._newest.pop(channel, None):
+            older.cancel()
+        task = asyncio.create_task(self._answer(question, lambda: self._newest.get(channel) is not task))
+        self._newest[channel] = task
+        task.add_done_callback(lambda done: self._over(done, channel))
 
-        def stale() -> bool:
-            return self._newest.get(question.channel) is not mark
-
-        task = asyncio.create_task(self._answer(question, stale))
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._over(done, question.channel, mark))
-
-    def _over(self, task: "asyncio.Task[None]", channel: str, mark: object) -> None:
-        self._tasks.discard(task)
-        if self._newest.get(channel) is mark:
+    def _over(self, task: "asyncio.Task[None]", channel: str) -> None:
+        if self._newest.get(channel) is task:
             del self._newest[channel]
         if not task.cancelled():
             task.exception()  # a client that left in the middle of an answer is nobody's fault

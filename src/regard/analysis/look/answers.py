@@ -8,12 +8,14 @@ from numpy.typing import NDArray
 
 from regard.analysis.look import questions, summary
 from regard.analysis.look.changes import place_of
+from regard.analysis.look.finding import search_options
 from regard.analysis.look.frames import shade
 from regard.analysis.look.parts import PARTS
 from regard.analysis.look.questions import First, Pointed, Read
 from regard.analysis.look.reading import Stale, StaleError, Weights, Written
 from regard.analysis.look.subject import Changes, Subject
 from regard.analysis.look.tokens import Side, source_side, surface, target_side
+from regard.decode import Wish
 from regard.decode.penalty import divisor
 from regard.text import END
 from regard.translator.alignment import links
@@ -61,20 +63,35 @@ def read(subject: Subject, asked: Read, stale: Stale) -> Iterator[Said]:
     encoded = subject.encoded(source.ids, changes, stale)
     wanted = {key: table for key, table in encoded.weights.items() if key[0] in asked.want}
     yield from _attention(wanted, asked.first, stale)
+    judged = None
+    if asked.baseline is not None:
+        judged = subject.written(source.ids, subject.target(asked.baseline), changes, stale)
+        if given is None and asked.beam == 1 and _unmoved(subject, asked, judged):
+            given = subject.target(asked.baseline)
     if given is None:
         target, score = yield from _told(subject, asked.beam, (source.ids, prefix), changes, stale)
     else:
         target, score = given, None
     written = subject.written(source.ids, target, changes, stale)
-    baseline = None
-    if asked.baseline is not None:
-        judged = subject.written(source.ids, subject.target(asked.baseline), changes, stale)
-        baseline = {"logprobs": list(judged.logprobs)}
     said = _result(subject, (source, target), written, score, asked.candidates)
-    yield {**said, "baseline": baseline}, NOTHING
+    yield {**said, "baseline": judged and {"logprobs": list(judged.logprobs)}}, NOTHING
     later = {key: table for key, table in written.weights.items() if key[0] in asked.want}
     yield from _attention(later, asked.first, stale)
     yield {"kind": "heads", "heads": summary.heads(wanted | later), **LAST}, NOTHING
+
+
+def _unmoved(subject: Subject, asked: Read, judged: Written) -> bool:
+    """Whether the changes leave each token of the baseline the most probable one, so that no search finds another.
+
+    One pass says so, where a search would take one for each token.
+    """
+    options, ids = search_options(subject.translator, beam=1), (*subject.target(asked.baseline or ()), END)
+    begun, count = subject.target(asked.prefix), len(subject.source(asked.source).ids)
+    most = options.limits.of(Wish(source=count, prefix=begun))[1]
+    if options.coverage_penalty or options.no_repeat or options.limits.least or len(ids) > most:
+        return False
+    best = [next(token for token, _ in each if token not in options.banned) for each in judged.best]
+    return ids[: len(begun)] == begun and list(ids[len(begun) :]) == best[len(begun) :]
 
 
 def _given(subject: Subject, asked: Read) -> tuple[int, ...] | None:

@@ -69,7 +69,7 @@ def find(
 
     With a forest, every candidate of the search is kept in it.
     """
-    model, options = translator.model, search_options(translator, hunt)
+    model, options = translator.model, search_options(translator, hunt.beam, hunt.nbest)
     found: list[Hypothesis] = []
     with changed(parts, hunt.changes, DECODER, hunt.means or {}) as standing:
         # Only what acts on the model itself stays between two steps; how torch computes is nobody else's business.
@@ -92,9 +92,9 @@ def find(
     return found
 
 
-def search_options(translator: Translator, hunt: Hunt) -> decode.Options:
+def search_options(translator: Translator, beam: int, nbest: int = 1) -> decode.Options:
     """How it is searched: as the translator would, but for the beams."""
-    told = translator.options.told(beam=hunt.beam, nbest=hunt.nbest, groups=1, sample=False, mbr=0)
+    told = translator.options.told(beam=beam, nbest=nbest, groups=1, sample=False, mbr=0)
     return told.search(translator.most)
 
 
