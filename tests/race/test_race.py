@@ -143,6 +143,26 @@ def test_every_family_is_judged_and_only_the_one_vector_has_no_alignment(run_rac
     assert len(same) == 1
 
 
+def test_a_model_that_writes_lower_case_is_judged_regardless_of_case(entrants: Entrants, tmp_path: Path) -> None:
+    told = ("text.lowercase=true", "train.translate=4", "train.every=2")
+    (recipe,) = (each.recipe for each in entrants(*told) if each.name == "attention")
+    board = Leaderboard(["attention"], Budget("tokens", 300), io.StringIO(), live=False)
+    for each in contend(Contender("attention", Budget("tokens", 300).spent_by(recipe)), tmp_path / "run", "cpu"):
+        board.show("attention", each)
+    result = board.lanes["attention"].result
+    assert result is not None
+    assert set(result.scores) == {"BLEU", "chrF", "exact match"}
+    assert all("lc" in each for name, each in result.signatures.items() if name.startswith("BLEU"))
+    assert all(each.bleu is not None for each in result.points)
+    write_race(tmp_path, Budget("tokens", 300), [result])
+
+
+def test_groups_of_lengths_are_scored_regardless_of_case_where_asked() -> None:
+    said, meant = ["the cat sat there today"], ["The cat sat there today"]
+    assert [each.exact for each in by_length(["x"], said, meant)] == [0]
+    assert [each.exact for each in by_length(["x"], said, meant, lowercase=True)] == [100]
+
+
 def test_what_is_finished_is_not_done_again(run_race: Run) -> None:
     folder, contenders, _ = run_race
     again = list(contend(contenders[0], folder / "vector", "cpu"))

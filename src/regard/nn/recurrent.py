@@ -177,6 +177,8 @@ class Recurrence(nn.Module):
             here = [each[layer] for each in hidden]
             after.append(self._cell(x_RD, here, weights, self.gates[layer]))
             x_RD = after[-1][0]
+        if len(after) == 1:
+            return x_RD, tuple(each[None] for each in after[0])
         return x_RD, tuple(torch.stack(each) for each in zip(*after, strict=True))
 
     def _cell(

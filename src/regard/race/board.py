@@ -12,7 +12,7 @@ from rich.table import Table
 
 from regard.race.budget import Budget
 from regard.race.contest import Failed, Happening, Judged
-from regard.race.judging import Result
+from regard.race.judging import Result, validated_bleu
 from regard.train.events import Finished, Progress, Started, Validated
 from regard.train.wording import amount, duration
 
@@ -40,7 +40,8 @@ class Lane:
                 self.progress = happened
             case Validated():
                 self.loss = happened.loss
-                self.bleu = next((each.value for each in happened.scores if each.name == "BLEU"), self.bleu)
+                found = validated_bleu(happened)
+                self.bleu = self.bleu if found is None else found
             case Finished():
                 self.state = "stopped" if happened.reason == "stopped" else "is judged"
             case Judged():

@@ -58,7 +58,7 @@ def race(
     threads = max(1, torch.get_num_threads() // abreast)
     context = multiprocessing.get_context("spawn")
     told: Any = context.Queue()
-    waiting, running = list(contenders), dict[str, BaseProcess]()
+    waiting, running, asked = list(contenders), dict[str, BaseProcess](), set[str]()
     with stoppable() as stop:
         while running or (waiting and not stop.asked):
             while waiting and len(running) < abreast and not stop.asked:
@@ -66,17 +66,19 @@ def race(
                 process = context.Process(target=_work, args=(each, folder / each.name, device, threads, told))
                 process.start()
                 running[each.name] = process
-            yield from _follow(running, told, stop)
+            yield from _follow(running, told, stop, asked)
 
 
-def _follow(running: dict[str, BaseProcess], told: Any, stop: Stop) -> Iterator[tuple[str, Happening]]:
-    """What processes tell, until one has ended and left; one that ends without a last word has failed."""
-    passed_on = False
+def _follow(running: dict[str, BaseProcess], told: Any, stop: Stop, asked: set[str]) -> Iterator[tuple[str, Happening]]:
+    """What processes tell, until one has ended and left; one that ends without a last word has failed.
+
+    `asked` are those who know already that they are to stop.
+    """
     while True:
-        if stop.asked and not passed_on:
-            passed_on = True  # a Ctrl-C has reached them by itself, another signal has not; both ask the same
-            for process in running.values():
-                process.terminate()
+        if stop.asked:  # a Ctrl-C has reached them by itself, another signal has not; both ask the same
+            for name in running.keys() - asked:
+                running[name].terminate()
+            asked |= running.keys()
         try:
             name, happened = told.get(timeout=WAIT)
         except Empty:

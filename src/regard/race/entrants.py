@@ -11,7 +11,7 @@ SELF_ATTENTION = 'size="tiny", inner=512, encoder_layers=2, decoder_layers=2, dr
 FAMILIES: dict[str, tuple[str, ...]] = {
     "sutskever": ('model={kind="sutskever", size="small", dropout=0.0}', "train.rate=1e-2"),
     "bahdanau": ('model={kind="bahdanau", size="tiny", dropout=0.0}', "train.optimiser=adamw", "train.rate=5e-3"),
-    "luong": ('model={kind="luong", size="tiny", dropout=0.0}', "train.rate=2e-2"),
+    "luong": ('model={kind="luong", size="tiny", dropout=0.0}', "train.rate=1e-2"),
     "convs2s": ('model={kind="convs2s", size="tiny", dropout=0.0}', "train.rate=1e-2"),
     "restricted": (f"model={{{SELF_ATTENTION}, window=3}}", "train.rate=8e-3"),
     "transformer": (f"model={{{SELF_ATTENTION}}}", "train.rate=8e-3"),

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,8 @@ from regard.data.phrasebook import lectures
 from regard.files import write_whole
 from regard.race.course import LINKS
 from regard.recipe import Corpus, PhrasebookCorpus, Recipe, TextCorpus, dump
-from regard.score import Alignment, alignment_error_rate, bleu, chrf, exact_match, read_pharaoh
+from regard.score import Alignment, Score, alignment_error_rate, bleu, chrf, exact_match, read_pharaoh
+from regard.train.events import Validated
 from regard.train.journal import Log, read
 from regard.train.maps import attention_maps
 from regard.translator import Translator, load
@@ -27,6 +28,8 @@ GROUPS = 6  # of like length at most
 ALIGNED = 500  # pairs whose links are compared with gold ones
 WARM = 16  # sentences translated before the clock starts
 DRAWN = 4  # of the lectures' sentences: the animal that was too tired
+SCORES: dict[str, Callable[..., Score]] = {"BLEU": bleu, "chrF": chrf, "exact match": exact_match}
+"""The scores of a race by the names they go by in it, with or without regard of case."""
 Pairs = list[tuple[str, str]]
 
 
@@ -92,7 +95,7 @@ class Result:
     loss: float | None
     """Validation loss of the last reading, nats a token."""
     scores: dict[str, float]
-    """BLEU, chrF and exact match, in percent."""
+    """What `SCORES` names, in percent; of a model that writes lower case, regardless of case."""
     signatures: dict[str, str]
     aer: float | None
     """Alignment error rate, where there are gold links and weights to read."""
@@ -110,7 +113,7 @@ def load_result(run: Path, recipe: Recipe) -> Result | None:
         result = from_json(table)
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return result if result.recipe == dump(recipe) else None
+    return result if result.recipe == dump(recipe) and result.scores.keys() == SCORES.keys() else None
 
 
 def from_json(table: dict[str, Any]) -> Result:
@@ -129,16 +132,17 @@ def judge(name: str, recipe: Recipe, run: Path, device: str = "auto") -> Result:
     pairs, gold = linked_pairs(corpus, recipe)
     said, speed = _translated(translator, [source for source, _ in pairs])
     meant = [target for _, target in pairs]
-    scores = [make(said, meant, lowercase=recipe.text.lowercase) for make in (bleu, chrf, exact_match)]
+    lower = recipe.text.lowercase
+    scores = {name: make(said, meant, lowercase=lower) for name, make in SCORES.items()}
     result = Result(
         name=name,
         seed=recipe.seed,
         **_training(read(run), run),
         decoding_speed=speed,
-        scores={each.name: each.value for each in scores},
-        signatures={each.name: each.signature for each in scores},
+        scores={name: each.value for name, each in scores.items()},
+        signatures={each.name: each.signature for each in scores.values()},
         aer=_error_rate(translator, recipe, pairs, gold),
-        groups=by_length([source for source, _ in pairs], said, meant),
+        groups=by_length([source for source, _ in pairs], said, meant, lowercase=lower),
         map=_map(translator, corpus, pairs, gold),
         recipe=dump(recipe),
     )
@@ -194,12 +198,18 @@ def _points(log: Log) -> list[Point]:
     for each in log.validated:
         reading = readings.get(each.step)
         if reading is not None:
-            scores = {score.name: score.value for score in each.scores}
-            found.append(Point(reading.tokens, reading.seconds, each.loss, scores.get("BLEU")))
+            found.append(Point(reading.tokens, reading.seconds, each.loss, validated_bleu(each)))
     return found
 
 
-def by_length(sources: Sequence[str], said: Sequence[str], meant: Sequence[str], most: int = GROUPS) -> list[Group]:
+def validated_bleu(validated: Validated) -> float | None:
+    """BLEU of a validation, whatever its case; none where nothing was translated."""
+    return next((score.value for score in validated.scores if score.name.startswith("BLEU")), None)
+
+
+def by_length(
+    sources: Sequence[str], said: Sequence[str], meant: Sequence[str], most: int = GROUPS, lowercase: bool = False
+) -> list[Group]:
     """Scores of groups of like length, shortest first, each with about as many sentences."""
     lengths = [len(line.split()) for line in sources]
     ordered = sorted(lengths)
@@ -210,7 +220,7 @@ def by_length(sources: Sequence[str], said: Sequence[str], meant: Sequence[str],
         members = [at for at, length in enumerate(lengths) if least <= length < below]
         ours, theirs = [said[at] for at in members], [meant[at] for at in members]
         mean = sum(lengths[at] for at in members) / len(members)
-        scores = [make(ours, theirs).value for make in (bleu, chrf, exact_match)]
+        scores = [make(ours, theirs, lowercase=lowercase).value for make in SCORES.values()]
         found.append(Group(least, max(lengths[at] for at in members), len(members), mean, *scores))
     return found
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from regard.race.judging import Result
+from regard.race.judging import SCORES, Result
 from regard.train.wording import amount, duration
 
 HEADS = (
@@ -54,7 +54,7 @@ class Row:
 
         return [
             self.name,
-            *(self.told(score) for score in ("BLEU", next(n for n in self.first.scores if "chrF" in n), "exact match")),
+            *(self.told(score) for score in SCORES),
             _spread(rates, 3) if rates else "–",
             amount(over("parameters")),
             f"{over('flops'):.2e}",

@@ -64,8 +64,7 @@ class Alignment(nn.Module):
         # Half-precision kernels take one number format, and sums with embeddings come in another.
         q_NHE, k_NHE, v_NHE = q_ND[:, None].to(k_ND.dtype), k_ND[:, None], v_ND[:, None].to(k_ND.dtype)
         if self.focus is None:
-            inside = Inside(self.score, self.scores, self.mask, self.weights, self.drop)
-            context_NHE = attend(q_NHE, k_NHE, v_NHE, plan, inside)
+            context_NHE = attend(q_NHE, k_NHE, v_NHE, plan, self._inside())
         else:
             q_BHQE, kept = plan.queries.pad(q_NHE).transpose(1, 2), self.keep(k_ND, v_ND, plan.keys)
             real_BQ = torch.arange(q_BHQE.shape[2], device=q_ND.device) < plan.queries.lengths_B[:, None]
@@ -82,8 +81,24 @@ class Alignment(nn.Module):
         """The context of one query a row; R / B rows, the beams, share each of B kept memories."""
         q_RD, sources = self.query(q_RD), kept.k_BHKE.shape[0]
         q_BHQE = q_RD.view(sources, 1, q_RD.shape[0] // max(1, sources), q_RD.shape[1])
-        context_RD: Tensor = self.context(self._mix(q_BHQE, kept, kept.mask_for(q_BHQE)).flatten(0, 2))
+        if self.focus is None and kept.shade_BK is not None and not self._inside().watched:
+            mixed_BHQE = self._mix_unwatched(q_BHQE, kept, kept.shade_BK)
+        else:
+            mixed_BHQE = self._mix(q_BHQE, kept, kept.mask_for(q_BHQE))
+        context_RD: Tensor = self.context(mixed_BHQE.flatten(0, 2))
         return context_RD
+
+    def _inside(self) -> Inside:
+        """What a kernel must know of this attention."""
+        return Inside(self.score, self.scores, self.mask, self.weights, self.drop)
+
+    def _mix_unwatched(
+        self, q_BHQE: Float[Tensor, "B H Q E"], kept: Kept, shade_BK: Float[Tensor, "B K"]
+    ) -> Float[Tensor, "B H Q E2"]:
+        """The same in few operations, for steps that wait for each other: a GPU spends its time between them."""
+        scores_BHQK = self.score.match(q_BHQE, kept.k_BHKE) + shade_BK[:, None, None]
+        mixed_BHQE: Tensor = scores_BHQK.softmax(-1).to(kept.v_BHKE.dtype) @ kept.v_BHKE
+        return mixed_BHQE
 
     def _mix(
         self, q_BHQE: Float[Tensor, "B H Q E"], kept: Kept, mask_BHQK: Bool[Tensor, "B H Q K"]
