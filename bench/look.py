@@ -117,7 +117,7 @@ def work(page: Page, address: str, sentence: str, rounds: int) -> int:
     page.goto(f"{address}#source={quote_plus(sentence)}&layer=1&head=1")
     settled(page)
     whole = sum(sizes)
-    source = page.locator("#regard-source")
+    source = page.get_by_role("textbox", name=re.compile("^Source"))
     for number in range(rounds):
         source.press("End")
         source.press_sequentially("e" if number % 2 else "s")

@@ -38,17 +38,10 @@ class Comm:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def page_is_built(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The two files a widget is made of, where nobody has built them."""
-    if (built.FOLDER / "widget.js").is_file():
-        yield
-        return
-    folder = tmp_path_factory.mktemp("web")
-    (folder / "widget.js").write_text("export default { render() {} }", encoding="utf-8")
-    (folder / "widget.css").write_text("", encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(built.built, "__defaults__", (folder,))
-        yield
+def page_is_built() -> None:
+    """A widget is made of two built files, which an install always has."""
+    if not (built.FOLDER / "widget.js").is_file():
+        pytest.skip("the page is not built here")
 
 
 @pytest.fixture(scope="module")
