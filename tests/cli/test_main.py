@@ -10,6 +10,7 @@ import pytest
 
 COMMANDS = [[], ["demo"], ["prepare"], ["tokens"], ["phrasebook"], ["score"], ["recipe"]]
 COMMANDS += [["train"], ["translate"], ["evaluate"], ["align"], ["perplexity"], ["serve"], ["race"]]
+COMMANDS += [["figure"], ["look"]]
 COMMANDS += [["recipe", each] for each in ("show", "check", "explain", "schema")]
 
 
