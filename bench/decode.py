@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
 from multiprocessing.connection import Connection
@@ -91,6 +92,8 @@ class Setting:
 def regard(setting: Setting, precision: fast.Precision) -> Translate:
     """An engine, its search, and workers of one thread each."""
     engine = fast.engine(setting.model(), setting.device, precision)
+    torch.set_num_threads(setting.workers)
+    threads = fast.threads_alone(engine)
 
     def one(batch: Batch, beam: int) -> int:
         most = setting.most(batch) - 1
@@ -103,10 +106,8 @@ def regard(setting: Setting, precision: fast.Precision) -> Translate:
         return sum(len(each[0].tokens) + 1 for each in hypotheses)
 
     def translate(batches: Sequence[Batch], beam: int, alone: bool) -> int:
-        workers = 1 if alone or setting.device != "cpu" else setting.workers
-        if workers == 1:
-            torch.set_num_threads(1)
-        return sum(fast.parallel(lambda batch: one(batch, beam), batches, workers))
+        workers = 1 if setting.device != "cpu" else setting.workers
+        return sum(fast.parallel(lambda batch: one(batch, beam), batches, workers, threads))
 
     return translate
 
@@ -330,7 +331,8 @@ class Contender:
     def end(self) -> None:
         """Let the process go."""
         if self.failure is None:
-            self.connection.send(None)
+            with suppress(OSError):  # who presses Ctrl-C stops everybody at once
+                self.connection.send(None)
         self.process.join(10)
 
     def result(self, sentences: int) -> dict[str, Any]:

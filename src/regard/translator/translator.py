@@ -13,7 +13,8 @@ import torch
 import regard
 from regard import decode
 from regard.bundle import Bundle, find_device, load_bundle
-from regard.models.fast.workers import parallel
+from regard.models import fast
+from regard.models.fast import parallel
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.embedding import Embedding
 from regard.recipe import Decode
@@ -31,6 +32,9 @@ log = logging.getLogger(__name__)
 
 WINDOW = 2048
 """Lines looked at together: sorted by length, translated in batches, and given back in their order."""
+SHARES, ENOUGH = 4, 1024
+"""A worker's share is cut into so many batches, so that all end together, unless they became smaller than this: padded
+tokens times beams, some seventy rows."""
 LETTERS = 1 << 21
 """Characters after which a window ends, so that memory stays bounded whatever the lines are."""
 
@@ -64,7 +68,8 @@ class Translator:
         self.engine: Engine = engine or model
         # A model that may be watched or trained is nobody else's; engines are made to be shared.
         self.workers = max(2, os.cpu_count() or 1) if engine is not None and self.device.type == "cpu" else 1
-        self.reads, self.most = (_limit(model, side) for side in ("encoder", "decoder"))
+        self.alone = fast.threads_alone(engine)
+        self.reads, self.most = (_limit(part.embedding) for part in (model.encoder, model.decoder))
         self.longest = min(longest, self.reads)
 
     @classmethod
@@ -167,7 +172,9 @@ class Translator:
         search = self._searcher(options)
         found: list[Found] = [[]] * len(every)
         with evaluating(self.model):
-            made = parallel(lambda places: search([every[at] for at in places]), batched, self._workers(options))
+            made = parallel(
+                lambda places: search([every[at] for at in places]), batched, self._workers(options), self.alone
+            )
             for places, results in zip(batched, made, strict=True):
                 for at, result in zip(places, results, strict=True):
                     found[at] = result
@@ -180,10 +187,13 @@ class Translator:
         ]
 
     def _room(self, every: Sequence[Job], options: Options) -> tuple[int, int]:
-        """Rows of each sentence, and what a batch holds: not so much that a worker would have nothing to do."""
+        """Rows of each sentence, and what a batch holds: not so much that a worker is idle at the end."""
         rows = options.search(self.most).rows
         whole = rows * sum(len(job.ids) + 1 for job in every)
-        return rows, min(options.tokens or budget(self.device), -(-whole // self.workers))
+        if self.workers == 1:
+            return rows, options.tokens or budget(self.device)
+        share = -(-whole // self.workers)
+        return rows, min(options.tokens or budget(self.device), max(min(share, ENOUGH), -(-share // SHARES)))
 
     def _plan(self, request: Request, options: Options) -> tuple[Job, ...] | Exception:
         """What there is to do for a line, or why nothing can be."""
@@ -283,10 +293,8 @@ def budget(device: torch.device) -> int:
     return 16_384 if device.type == "cpu" else 262_144
 
 
-def _limit(model: Seq2Seq, side: str) -> int:
+def _limit(embedding: Embedding) -> int:
     """Tokens a side may have besides its begin or end symbol."""
-    embedding = model.get_submodule(f"{side}.embedding")
-    assert isinstance(embedding, Embedding)
     limit = None if embedding.position is None else embedding.position.limit
     return FARTHEST if limit is None else limit - 1
 

@@ -12,6 +12,7 @@ from regard.decode import Limits, Options, Runner, Wish, search
 from regard.models import fast
 from regard.models.fast.engine import Engine, OwnEngine
 from regard.models.fast.indexed import IndexedEngine
+from regard.models.fast.layers import Decoder
 from regard.models.fast.parts import stacks_of
 from regard.models.fast.static import StaticEngine
 from regard.models.outline import Outline
@@ -185,6 +186,48 @@ def test_beams_exchange_numbers_and_no_key_moves() -> None:
         _, state = engine.step(torch.tensor([1, 2, 3, 4]), state)
     assert [table.data_ptr() for pool in (state.own, state.memory) for table in (*pool.keys, *pool.values)] == before
     assert all(torch.equal(a, b[: a.shape[0]]) for a, b in zip(written, state.own.keys, strict=True))
+
+
+def test_where_all_beams_of_a_sentence_begin_alike_one_is_computed_for_all() -> None:
+    model = transformer(position="rotary")
+    engine = engines(model)[0]
+    source = Ragged.from_list([[1, 2, 3], [4]])
+    for tokens, written in (([7, 7, 8, 8], 2), ([7, 7, 8, 9], 4)):
+        state, theirs = engine.start(source, beams=2), model.start(source, 2)
+        before = state.own.taken
+        said, state = engine.step(torch.tensor(tokens), state)
+        expected, theirs = model.step(torch.tensor(tokens), theirs)
+        torch.testing.assert_close(said, expected)
+        assert state.own.taken - before == written
+        said, state = engine.step(torch.tensor([5, 6, 7, 8]), state)
+        torch.testing.assert_close(said, model.step(torch.tensor([5, 6, 7, 8]), theirs)[0])
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32", "bfloat16", "int8"])
+def test_layers_are_compiled_and_say_what_they_say_as_python(precision: fast.Precision) -> None:
+    stacks = stacks_of(transformer(width=32, inner=64, activation="swiglu", norm="rms", position="alibi"))
+    assert stacks is not None
+    compiled, plain = IndexedEngine(stacks, precision), IndexedEngine(stacks, precision)
+    assert isinstance(compiled.decode, torch.jit.ScriptModule)
+    assert all(isinstance(each, torch.jit.ScriptModule) for each in compiled.encoder_steps)
+    slopes_H = compiled.decode.slopes_H
+    plain.encoder_steps = plain.encoder_layers
+    plain.decode = Decoder(plain.decoder_layers, compiled.decode.norm, compiled.decode.output, slopes_H).eval()
+    source, tokens = Ragged.from_list([[3, 4, 5], [6] * 12]), torch.tensor([1, 2, 3, 4])
+    (one, _), (other, _) = (each.step(tokens, each.start(source, 2)) for each in (compiled, plain))
+    assert torch.equal(one, other)
+
+
+def test_only_heavy_models_are_given_several_threads_for_a_lone_sentence() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert fast.threads_alone(engines(MODEL)[0]) == 1
+        assert fast.threads_alone(engines(MODEL)[2]) == 1
+        heavy = fast.engine(Outline(512, 2048, 8, 1, 3).seq2seq(1000, 1000), "cpu", "float32")
+        assert fast.threads_alone(heavy) == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("beam", [1, 3])

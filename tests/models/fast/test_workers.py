@@ -52,3 +52,26 @@ def test_workers_run_side_by_side_on_one_thread_each_and_leave_the_callers_threa
 def test_no_workers_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 1 worker, not 0"):
         list(parallel(abs, [1], 0))
+
+
+def test_a_task_without_company_is_done_here_by_as_many_threads_as_it_is_given() -> None:
+    before = torch.get_num_threads()
+
+    def where(_: int) -> tuple[threading.Thread, int]:
+        return threading.current_thread(), torch.get_num_threads()
+
+    torch.set_num_threads(2)
+    try:
+        assert list(parallel(where, [0], 2)) == [(threading.current_thread(), 1)]
+        assert list(parallel(where, [0], 2, alone=8)) == [(threading.current_thread(), 2)]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert list(parallel(where, list[int](), 2)) == []
+
+
+def test_an_error_without_company_leaves_the_threads_as_they_were() -> None:
+    before = torch.get_num_threads()
+    with pytest.raises(ZeroDivisionError):
+        list(parallel(lambda n: 1 // n, [0], 2))
+    assert torch.get_num_threads() == before

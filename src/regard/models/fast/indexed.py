@@ -15,8 +15,8 @@ from torch import Tensor
 
 from regard.models.beams import check_lines
 from regard.models.fast.engine import check_beams
-from regard.models.fast.gaze import LINE, Gaze, available, gaze, lines_of, own_gaze, shaded
-from regard.models.fast.layers import DecoderLayer, EncoderLayer, exact_of
+from regard.models.fast.gaze import LINE, Gaze, available, gaze, lines_of, shaded
+from regard.models.fast.layers import Decoder, DecoderLayer, EncoderLayer, exact_of
 from regard.models.fast.linear import Precision, dtype_of, pack
 from regard.models.fast.norms import norm_of
 from regard.models.fast.parts import Embedder, Stacks, Turn, blocks_of, filled_output, turn_at
@@ -50,20 +50,21 @@ class IndexedEngine:
         self.decoder_layers = [
             DecoderLayer(block, cross, precision).eval() for block, cross in zip(decoder, crosses, strict=True)
         ]
-        self.encoder_steps, self.decoder_steps = (
-            [compiled(each) for each in layers] for layers in (self.encoder_layers, self.decoder_layers)
-        )
-        self.gaze, self.own_gaze, self.greatest = compiled(gaze), compiled(own_gaze), compiled(greatest)
-        self.encoder_norm, self.decoder_norm = norm_of(model.encoder.norm, dtype), norm_of(model.decoder.norm, dtype)
         self.vocabulary, self.width = model.output.weight.shape
-        weight, bias = filled_output(model.output)
-        self.output = pack(weight, bias, precision)
+        numbers = self.vocabulary * self.width + sum(each.numel() for block in decoder for each in block.parameters())
+        self.weight = numbers * {"int8": 1, "bfloat16": 2, "float32": 4, "float64": 8}[precision]
+        """Bytes of weights that a step reads."""
+        self.encoder_norm, norm = norm_of(model.encoder.norm, dtype), norm_of(model.decoder.norm, dtype)
+        output = pack(*filled_output(model.output), precision)
+        slopes_H = torch.tensor(model.decoder.sight.slopes, dtype=self.exact)
+        self.encoder_steps = [compiled(each) for each in self.encoder_layers]
+        self.decode = compiled(Decoder(self.decoder_layers, norm, output, slopes_H))
+        self.gaze, self.greatest = compiled(gaze), compiled(greatest)
         own, cross = decoder[0].self, crosses[0]
         self.own = own.heads, (own.key_size, own.value_size)
         self.memory = cross.heads, (cross.key_size, cross.value_size)
         self.turned = encoder[0].self.rotary is not None, own.rotary is not None
         self.spare: dict[tuple[int, tuple[int, int]], deque[Pool]] = {self.own: deque(), self.memory: deque()}
-        self.slopes_H = torch.tensor(model.decoder.sight.slopes, dtype=self.exact)
         self.unturned = torch.empty(0, dtype=self.exact), torch.empty(0, dtype=self.exact)
 
     @torch.inference_mode()
@@ -97,16 +98,17 @@ class IndexedEngine:
     @torch.inference_mode()
     def step(self, tokens_R: Int[Tensor, " R"], state: Search) -> tuple[Float[Tensor, "R V"], Search]:
         """Log-probabilities of the next token in each row, given its last one, and the search with that."""
-        logits_RV = self.output(self._advance(tokens_R, state)).to(self.exact)
-        return logits_RV.log_softmax(-1)[:, : self.vocabulary], state
+        logits_NV, each = self._advance(tokens_R, state)
+        return _spread(logits_NV.to(self.exact).log_softmax(-1)[:, : self.vocabulary], each), state
 
     @torch.inference_mode()
     def top(
         self, tokens_R: Int[Tensor, " R"], state: Search, k: int
     ) -> tuple[Float[Tensor, "R K"], Int[Tensor, "R K"], Search]:
         """The k greatest of what `step` says, greatest first, and their tokens."""
-        logits_RV = self.output(self._advance(tokens_R, state))
-        return *self.greatest(logits_RV, k), state
+        logits_NV, each = self._advance(tokens_R, state)
+        best_NK, token_NK = self.greatest(logits_NV, k)
+        return _spread(best_NK, each), _spread(token_NK, each), state
 
     @torch.inference_mode()
     def select(self, state: Search, rows_R: Int[Tensor, " R"]) -> Search:
@@ -179,37 +181,53 @@ class IndexedEngine:
         at: Gaze = self.gaze(rows_NK, shade_NHK, heads, source.tokens * heads)
         return at
 
-    def _advance(self, tokens_R: Int[Tensor, " R"], state: Search) -> Float[Tensor, "R D"]:
-        """The decoder's state of one new token in each row, ready to be scored."""
-        x_RD = self._embed(tokens_R, state)
-        new = take(state)
-        at_own = self.own_gaze(
-            state.rows_RT, state.shade_RT, state.clock, new, self.own[0], state.own.lines, self.slopes_H
-        )
-        at_memory, turn = self._gaze_at_memory(state), self._turn(1, state.length_R)
-        for own, memory, layer in zip(state.own.tables, state.memory.tables, self.decoder_steps, strict=True):
-            x_RD = layer(x_RD, own, memory, new, at_own, at_memory, *turn)
+    def _advance(self, tokens_R: Int[Tensor, " R"], state: Search) -> tuple[Float[Tensor, "N V"], int]:
+        """The logits behind one new token in each row, tokens that only fill up the vocabulary among them.
+
+        Also for how many rows each stands: where the rows of every sentence begin alike, one speaks for all.
+        """
+        each = state.beams if state.clock == 0 and _alike(tokens_R, state.beams) else 1
+        length_N = state.length_R[::each]
+        x_ND = self._embed(tokens_R[::each], length_N, state.clock + 1)
+        new = take(state, each)
+        lists, turn = (state.rows_RT[::each], state.shade_RT[::each], state.clock), self._turn(1, length_N)
+        at_memory = self._gaze_at_memory(state, each)
+        logits_NV: Tensor = self.decode(x_ND, lists, new, state.own.tables, state.memory.tables, at_memory, turn)
+        if each > 1:
+            state.rows_RT[:, 0], state.shade_RT[:, 0] = _spread(state.rows_RT[::each, 0], each), 0
         state.clock += 1
         state.length_R = state.length_R + 1
-        normed_RD: Tensor = self.decoder_norm(x_RD)
-        return normed_RD
+        return logits_NV, each
 
-    def _embed(self, tokens_R: Int[Tensor, " R"], state: Search) -> Float[Tensor, "R D"]:
+    def _embed(self, tokens_R: Int[Tensor, " R"], length_R: Int[Tensor, " R"], longest: int) -> Float[Tensor, "R D"]:
         """The vectors of the rows' last tokens."""
-        self.embed_target.check(tokens_R[:0], state.clock + 1)
+        self.embed_target.check(tokens_R[:0], longest)
         try:
-            return self.embed_target(tokens_R, state.length_R, state.clock + 1)
+            return self.embed_target(tokens_R, length_R, longest)
         except IndexError:
-            self.embed_target.check(tokens_R, state.clock + 1)
+            self.embed_target.check(tokens_R, longest)
             raise
 
-    def _gaze_at_memory(self, state: Search) -> Gaze:
-        """Each row's source, which its beams share."""
+    def _gaze_at_memory(self, state: Search, each: int) -> Gaze:
+        """The source of each row, which its beams share, or of the first of each sentence."""
+        if each > 1:
+            first: Gaze = self.gaze(state.source_BS, state.shade_BS[:, None], self.memory[0], state.memory.lines)
+            return first
         if state.at_memory is None:
             rows_RS = state.source_BS.repeat_interleave(state.beams, 0)
             shade_RHS = state.shade_BS.repeat_interleave(state.beams, 0)[:, None]
             state.at_memory = self.gaze(rows_RS, shade_RHS, self.memory[0], state.memory.lines)
         return state.at_memory
+
+
+def _alike(tokens_R: Int[Tensor, " R"], beams: int) -> bool:
+    """Whether all rows of each sentence read the same token."""
+    return beams > 1 and bool((tokens_R.view(-1, beams) == tokens_R[::beams, None]).all())
+
+
+def _spread(x_N: Tensor, each: int) -> Tensor:
+    """What one row says, said of all that it stands for."""
+    return x_N if each == 1 else x_N.repeat_interleave(each, 0)
 
 
 def _in_cells(projected: Sequence[Tensor], cells: Cells, layer: EncoderLayer) -> Tensor:

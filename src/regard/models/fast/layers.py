@@ -5,7 +5,7 @@ from typing import no_type_check
 import torch
 from torch import Tensor, nn
 
-from regard.models.fast.gaze import mix
+from regard.models.fast.gaze import mix, own_gaze
 from regard.models.fast.linear import Precision, dtype_of, pack
 from regard.models.fast.norms import bend_of, norm_of
 from regard.nn.attention.multihead import CrossAttention, MultiHeadAttention, SelfAttention
@@ -160,6 +160,41 @@ class DecoderLayer(nn.Module):
         x_RD = self.around_cross.leave(self.cross_out.add(mixed_RF.to(x_RD), x_RD))
         left_RD: Tensor = self.inner(x_RD)
         return left_RD
+
+
+@no_type_check
+class Decoder(nn.Module):
+    """All layers of a decoder and its output, for one new token a row."""
+
+    def __init__(self, layers: list[DecoderLayer], norm: nn.Module, output: nn.Module, slopes_H: Tensor) -> None:
+        """Put the parts together; slopes are what distance costs each head, if anything."""
+        super().__init__()
+        self.layers, self.norm, self.output = nn.ModuleList(layers), norm, output
+        self.heads, self.slopes_H = layers[0].query.heads, slopes_H
+
+    def forward(
+        self,
+        x_RD: Tensor,
+        lists: tuple[Tensor, Tensor, int],
+        new: int,
+        own: list[tuple[Tensor, Tensor]],
+        memory: list[tuple[Tensor, Tensor]],
+        at_memory: tuple[Tensor, Tensor, Tensor, Tensor],
+        turn: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        """The logits behind one new token a row.
+
+        `lists` are those of the rows' own tokens, what shades them, and how many columns are in use; keys and values of
+        the new tokens go into the tables from row `new` on.
+        """
+        rows_RT, shade_RT, clock = lists
+        cos, sin = turn
+        lines = own[0][0].shape[0] * self.heads
+        at_own = own_gaze(rows_RT, shade_RT, clock, new, self.heads, lines, self.slopes_H)
+        for i, layer in enumerate(self.layers):
+            x_RD = layer(x_RD, own[i], memory[i], new, at_own, at_memory, cos, sin)
+        logits_RV: Tensor = self.output(self.norm(x_RD))
+        return logits_RV
 
 
 @no_type_check

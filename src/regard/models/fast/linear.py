@@ -15,6 +15,7 @@ from torch.nn import functional
 
 Precision = Literal["float64", "float32", "bfloat16", "int8"]
 ROWS = 64  # for how many rows oneDNN is asked to lay a weight out; others run as well with it
+SMALL = 1 << 17  # numbers in a float32 weight up to which torch is done before oneDNN has begun
 
 
 @runtime_checkable
@@ -139,7 +140,7 @@ def pack(weight: Tensor, bias: Tensor | None, precision: Precision) -> Plain | P
         return Dynamic(weight.detach(), None if bias is None else bias.detach())
     dtype = dtype_of(precision)
     weight, bias = weight.detach().to(dtype), None if bias is None else bias.detach().to(dtype)
-    packs = dtype != torch.float64 and torch._C._has_mkldnn
+    packs = torch._C._has_mkldnn and (dtype == torch.bfloat16 or (dtype == torch.float32 and weight.numel() > SMALL))
     if dtype == torch.bfloat16 and packs:
         packs = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return Packed(weight, bias) if packs else Plain(weight, bias)

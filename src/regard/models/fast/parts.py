@@ -115,14 +115,19 @@ class Embedder:
 
     def __call__(self, ids_N: Int[Tensor, " N"], position_N: Int[Tensor, " N"], longest: int) -> Float[Tensor, "N D"]:
         """The vector of each id at its position, of which none is beyond `longest`."""
-        token_ND = functional.embedding(ids_N, self.weight) * self.scale
-        if self.position is not None:
+        token_ND = functional.embedding(ids_N, self.weight)
+        if self.position is None:
+            joined_ND = token_ND * self.scale
+        else:
             self.prepare(longest)
             if self.position.limit is not None:  # padding may stand beyond the last position there is
                 position_N = position_N.clamp(max=self.position.limit - 1)
             place_ND = functional.embedding(position_N, self.places_TD)
-            token_ND = token_ND + place_ND if self.join == "sum" else torch.cat([token_ND, place_ND], -1)
-        normed_ND: Tensor = self.norm(token_ND).to(self.dtype)
+            if self.join == "sum":
+                joined_ND = place_ND.add_(token_ND, alpha=self.scale)
+            else:
+                joined_ND = torch.cat([token_ND * self.scale, place_ND], -1)
+        normed_ND: Tensor = self.norm(joined_ND).to(self.dtype)
         return normed_ND
 
     def prepare(self, longest: int) -> None:

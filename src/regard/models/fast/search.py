@@ -36,9 +36,12 @@ class Search:
     """Where rows look in the memory, while that stays."""
 
 
-def take(state: Search) -> int:
-    """The first of as many rows of the own tables as there are rows, for one new token each; lists have room for it."""
-    rows, columns = state.rows_RT.shape
+def take(state: Search, each: int = 1) -> int:
+    """The first of as many rows of the own tables as there are rows, for one new token each; lists have room for it.
+
+    Where one stands for `each` rows, there are as many fewer.
+    """
+    rows, columns = state.rows_RT.shape[0] // each, state.rows_RT.shape[1]
     if state.clock == columns:
         state.rows_RT = functional.pad(state.rows_RT, (0, columns))
         state.shade_RT = functional.pad(state.shade_RT, (0, columns), value=-torch.inf)

@@ -12,6 +12,7 @@ run, so weights need no copy and results no way back. Processes were measured to
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from typing import TypeVar
 
 import torch
@@ -22,8 +23,10 @@ Result = TypeVar("Result")
 AHEAD = 2  # tasks waiting for each worker, so that none waits for a task
 
 
-def parallel(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int) -> Iterator[Result]:
+def parallel(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int, alone: int = 1) -> Iterator[Result]:
     """What `work` makes of each task, in the order of the tasks, by so many workers side by side.
+
+    A task without company is done here, by as many threads as `alone` says.
 
     Tasks are taken only as they are needed, so there may be no end of them. What `work` raises is raised here, at its
     task's turn; then, and when nobody asks for more, the workers finish what they have begun and end.
@@ -33,10 +36,15 @@ def parallel(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int
     if workers == 1:
         yield from map(work, tasks)
         return
+    coming = iter(tasks)
+    first = list(islice(coming, 2))
+    if len(first) < 2:
+        yield from (_by_itself(work, task, alone) for task in first)
+        return
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(workers, "regard-worker", initializer=_alone)
     try:
-        for task in tasks:
+        for task in chain(first, coming):
             waiting.append(pool.submit(work, task))
             if len(waiting) > AHEAD * workers:
                 yield waiting.popleft().result()
@@ -44,6 +52,16 @@ def parallel(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int
             yield waiting.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _by_itself(work: Callable[[Task], Result], task: Task, threads: int) -> Result:
+    """Do a task here, by so many threads, if there are as many."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(min(threads, before))
+    try:
+        return work(task)
+    finally:
+        torch.set_num_threads(before)
 
 
 def _alone() -> None:
