@@ -177,7 +177,7 @@ def test_what_a_family_has_not_is_refused() -> None:
     ("told", "said"),
     [
         ({"kind": "xyz"}, "there is no figure 'xyz'; there are alignment, lines, heads, positions, beam"),
-        ({"kind": "aligment"}, "there is no figure 'aligment'; did you mean alignment"),
+        ({"kind": "aliment"}, "there is no figure 'aliment'; did you mean alignment"),
         ({"layer": 2}, "no layer 2 in 'cross' attention; layers are 0 to 1"),
         ({"layer": -1}, "no layer -1 in"),
         ({"heads": [0, 5]}, "no head 5 in 'cross' attention; heads are 0 to 1"),
