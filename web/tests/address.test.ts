@@ -5,7 +5,7 @@ import { isStep } from '../src/lib/history.svelte'
 const FULL: State = {
   view: 'whatif', model: 'demo-de', source: 'Is 50 % & more = “enough”? 你好 #1', target: 'كتاب', part: 'encoder', layer: 2, heads: [0, 3],
   aggregate: 'rollout', words: true, specials: false, scale: 'log', threshold: 0.05, top: 3, palette: 'blues', theme: 'dark',
-  sort: 'entropy', beam: 5, prefix: [12, 7], pin: { side: 'key', place: 4 }, step: 2,
+  sort: 'entropy', beam: 5, prefix: [12, 7], pin: { side: 'key', place: 4 }, step: 2, count: 64, layout: 'tree', pruned: false,
   changes: [
     { op: 'ablate', part: 'cross', layer: 1, heads: [0, 2], how: 'mean' },
     { op: 'keep', part: 'decoder', layer: 0, heads: [1] },
@@ -15,8 +15,8 @@ const FULL: State = {
 }
 
 describe('the address', () => {
-  it('is empty where everything is as at the beginning', () => {
-    expect(written(defaults())).toBe('')
+  it('names only layer and head where everything is as at the beginning', () => {
+    expect(written(defaults())).toBe('layer=1&head=1')
     expect(understood('')).toEqual(defaults())
   })
 
@@ -31,7 +31,7 @@ describe('the address', () => {
 
   it('can be read by people', () => {
     const state = { ...defaults(), view: 'atlas' as const, source: 'I saw a cat', changes: FULL.changes.slice(0, 1) }
-    expect(written(state)).toBe('view=atlas&source=I+saw+a+cat&changes=ablate:cross.2.1,3:mean')
+    expect(written(state)).toBe('view=atlas&source=I+saw+a+cat&layer=1&head=1&changes=ablate:cross.2.1,3:mean')
   })
 
   it('survives what nobody understands', () => {

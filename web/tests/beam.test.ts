@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { laidOut, pathTo } from '../src/lib/beam'
+import { laidOut, pathTo, ranked } from '../src/lib/beam'
 import type { BeamNode, Fate } from '../src/lib/messages'
 
 const node = (parent: number | null, place: number, rank: number, fate: Fate = 'kept'): BeamNode => ({
@@ -39,5 +39,19 @@ describe('the beam tree', () => {
     expect(laidOut(BEAM, true, 100, 20).nodes.filter(({ best }) => best).map(({ index }) => index).sort()).toEqual([0, 3])
     expect(pathTo(NODES, 4)).toEqual([1, 4])
     expect(pathTo(NODES, 0)).toEqual([0])
+  })
+})
+
+describe('the beam by rank', () => {
+  it('has the best of each step on top, and one below the other', () => {
+    const { nodes } = ranked(BEAM, true, 100, 20)
+    const place = (index: number) => nodes.find((placed) => placed.index === index)!
+    expect([0, 1, 2].map((index) => place(index).y)).toEqual([20, 40, 60])
+    expect([3, 4, 5].map((index) => [place(index).x, place(index).y])).toEqual([[200, 20], [200, 40], [200, 60]])
+  })
+
+  it('closes the gaps of what is left out', () => {
+    const { nodes } = ranked({ nodes: [node(null, 0, 0, 'pruned'), node(null, 0, 1)], best: [] }, false, 100, 20)
+    expect(nodes.map(({ index, y }) => [index, y])).toEqual([[1, 20]])
   })
 })

@@ -32,9 +32,14 @@ describe('colours', () => {
 
 describe('a map', () => {
   it('has square cells that fit, neither huge nor lost', () => {
-    expect(cellsIn({ width: 600, height: 600 }, 3, 3).size).toBe(36)
-    expect(cellsIn({ width: 600, height: 300 }, 20, 30).size).toBe(15)
-    expect(cellsIn({ width: 600, height: 600 }, 500, 500).size).toBe(2)
+    expect(cellsIn({ width: 600, height: 600 }, 3, 3)).toEqual({ wide: 42, high: 42, width: 126, height: 126 })
+    expect(cellsIn({ width: 600, height: 300 }, 20, 30)).toMatchObject({ wide: 15, high: 15 })
+    expect(cellsIn({ width: 600, height: 600 }, 500, 500)).toMatchObject({ wide: 1.2, high: 1.2 })
+    expect(cellsIn({ width: 600, height: 600 }, 900, 900)).toMatchObject({ wide: 1, high: 1 })
+  })
+
+  it('keeps a few rows readable over many columns', () => {
+    expect(cellsIn({ width: 600, height: 600 }, 12, 300)).toMatchObject({ wide: 2, high: 16 })
   })
 
   it('labels as many as there is room for, and always what is looked at', () => {

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { Token } from '../src/lib/messages'
 import { brightness, filtered, largest, LOG_FLOOR, weightAt } from '../src/lib/scale'
 import {
-  crossRollout, difference, grouped, maxOf, meanOf, merged, normalised, oneHead, product, ranks, rollout, type Layer, type Matrix,
+  crossRollout, difference, grouped, maxOf, meanOf, merged, normalised, oneHead, product, ranks, rollout, shifts, type Layer, type Matrix,
 } from '../src/lib/weights'
 
 const matrix = (rows: number[][]): Matrix => ({ rows: rows.length, columns: rows[0]!.length, data: Float32Array.from(rows.flat()) })
@@ -25,6 +25,11 @@ describe('heads', () => {
   it('have a mean, of all or of some', () => {
     expect(rows(meanOf(two, []))).toEqual([[0.5, 0.5], [0.5, 0.5]])
     expect(rows(meanOf(two, [1]))).toEqual([[0, 1], [0.64, 0.36]])
+  })
+
+  it('shift by the share of weight that went elsewhere', () => {
+    const after = layer([[[0, 255], [153, 204]], [[0, 255], [204, 153]]])
+    expect(shifts(two, after).map((each) => +each.toFixed(3))).toEqual([0.5, 0])
   })
 
   it('have a maximum', () => {

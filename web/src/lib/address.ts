@@ -2,7 +2,7 @@
  * The state of the page as the part of its address behind `#`, readable and complete: `#view=atlas&layer=2&head=3`.
  *
  * Layers and heads count from 1 here, as they do on the screen and in figures; inside the program they count from 0.
- * What has its default is left out.
+ * What has its default is left out, but for layer and head.
  */
 
 import type { Change, Part } from './messages'
@@ -20,6 +20,8 @@ export const THEMES = ['auto', 'light', 'dark'] as const
 export type Theme = (typeof THEMES)[number]
 export const SORTS = ['layer', 'confidence', 'entropy', 'distance', 'effect'] as const
 export type Sort = (typeof SORTS)[number]
+export const LAYOUTS = ['rank', 'tree'] as const
+export type Layout = (typeof LAYOUTS)[number]
 const HOWS = ['zero', 'mean', 'uniform'] as const
 
 export interface Pin {
@@ -50,6 +52,11 @@ export interface State {
   changes: Change[]
   pin: Pin | null
   step: number
+  /** Positions shown on the page about them. */
+  count: number
+  /** How the beam is laid out, and whether with what was pruned. */
+  layout: Layout
+  pruned: boolean
 }
 
 /** Where everybody begins. */
@@ -57,7 +64,7 @@ export function defaults(): State {
   return {
     view: 'workbench', model: '', source: '', target: '', part: 'cross', layer: 0, heads: [0], aggregate: 'head',
     words: false, specials: true, scale: 'sqrt', threshold: 0, top: 0, palette: 'cividis', theme: 'auto',
-    sort: 'layer', beam: 1, prefix: [], changes: [], pin: null, step: 0,
+    sort: 'layer', beam: 1, prefix: [], changes: [], pin: null, step: 0, count: 128, layout: 'rank', pruned: true,
   }
 }
 
@@ -67,8 +74,9 @@ export function written(state: State): string {
   const entries: [string, string][] = []
   const note = (name: string, value: string, usual: string) => value !== usual && entries.push([name, value])
   for (const name of ['view', 'model', 'source', 'target', 'part'] as const) note(name, state[name], base[name])
-  note('layer', String(state.layer + 1), '1')
-  note('head', state.heads.map((head) => head + 1).join(','), '1')
+  // Always there: a link without them opens on the most confident head, which is for those who come without a wish.
+  note('layer', String(state.layer + 1), '')
+  note('head', state.heads.map((head) => head + 1).join(','), '')
   note('aggregate', state.aggregate, base.aggregate)
   note('words', yes(state.words), yes(base.words))
   note('specials', yes(state.specials), yes(base.specials))
@@ -81,6 +89,9 @@ export function written(state: State): string {
   note('changes', state.changes.map(writtenChange).join(';'), '')
   note('pin', state.pin ? `${state.pin.side}:${state.pin.place}` : '', '')
   note('step', String(state.step), '0')
+  note('count', String(state.count), '128')
+  note('layout', state.layout, base.layout)
+  note('pruned', yes(state.pruned), yes(base.pruned))
   return entries.map(([name, value]) => `${name}=${escape(value)}`).join('&')
 }
 
@@ -121,6 +132,9 @@ export function understood(hash: string): State {
     changes: (said.get('changes') ?? '').split(';').flatMap(understoodChange),
     pin: understoodPin(said.get('pin')),
     step: natural(said.get('step'), 0),
+    count: Math.min(512, natural(said.get('count') ?? '128', 1)),
+    layout: one('layout', LAYOUTS, state.layout),
+    pruned: said.get('pruned') !== 'no',
   }
 }
 

@@ -31,10 +31,39 @@ export const FATES: Record<Fate, { letter: string; meaning: string }> = {
   stopped: { letter: 'S', meaning: 'stopped when the search ended' },
 }
 
-/** A place for every node that is shown; `step` and `line` are the distances between steps and between leaves. */
-export function laidOut(beam: Pick<BeamMessage, 'nodes' | 'best'>, withPruned: boolean, step: number, line: number): Tree {
+type Nodes = Pick<BeamMessage, 'nodes' | 'best'>
+
+function showing(beam: Nodes, withPruned: boolean): (node: BeamNode, index: number) => boolean {
   const best = new Set(beam.best)
-  const shown = (node: BeamNode, index: number) => withPruned || node.fate !== 'pruned' || best.has(index)
+  return (node, index) => withPruned || node.fate !== 'pruned' || best.has(index)
+}
+
+/** A column for each step, the best on top: how the search saw its nodes. */
+export function ranked(beam: Nodes, withPruned: boolean, step: number, line: number): Tree {
+  const shown = showing(beam, withPruned)
+  const rows = new Map<number, number>()
+  const byRank = beam.nodes.map((node, index) => ({ node, index })).sort((a, b) => a.node.rank - b.node.rank)
+  const nodes = byRank.flatMap(({ node, index }): Placed[] => {
+    if (!shown(node, index)) return []
+    const row = rows.get(node.place) ?? 0
+    rows.set(node.place, row + 1)
+    return [{ index, node, x: (node.place + 1) * step, y: (row + 1) * line, parent: node.parent, best: beam.best.includes(index) }]
+  })
+  return sheet(nodes, step, line)
+}
+
+function sheet(nodes: Placed[], step: number, line: number): Tree {
+  return {
+    nodes,
+    width: Math.max(step, ...nodes.map(({ x }) => x)) + step,
+    height: Math.max(line, ...nodes.map(({ y }) => y)) + line,
+  }
+}
+
+/** The search as a tree without crossings; `step` and `line` are the distances between steps and between leaves. */
+export function laidOut(beam: Nodes, withPruned: boolean, step: number, line: number): Tree {
+  const best = new Set(beam.best)
+  const shown = showing(beam, withPruned)
   const branches = beam.nodes.map((_, index): Branch => ({ index, children: [] }))
   const root: Branch = { index: -1, children: [] }
   beam.nodes.forEach((node, index) => {
@@ -50,11 +79,7 @@ export function laidOut(beam: Pick<BeamMessage, 'nodes' | 'best'>, withPruned: b
     const node = beam.nodes[data.index]!
     return { index: data.index, node, x: y, y: x - least + line, parent: node.parent, best: best.has(data.index) }
   })
-  return {
-    nodes,
-    width: Math.max(step, ...nodes.map(({ x }) => x)) + step,
-    height: Math.max(line, ...nodes.map(({ y }) => y)) + line,
-  }
+  return sheet(nodes, step, line)
 }
 
 function order(nodes: readonly BeamNode[], branch: Branch): number {

@@ -6,21 +6,28 @@ export interface Room {
 }
 
 export interface Cells {
-  /** Width and height of one cell. */
-  size: number
+  /** Width and height of one cell, and of all of them. */
+  wide: number
+  high: number
   width: number
   height: number
 }
 
-export const LARGEST = 36
-export const SMALLEST = 2
+export const LARGEST = 42
+export const SMALLEST = 1
 const LETTER = 13
+/** Cells that would be smaller than this need not be square: a few rows stay readable over many columns. */
+const SQUARE = 12
 
-/** Square cells as large as fit, but no larger than reads well and no smaller than can be seen. */
+/** Cells as large as fit, but no larger than reads well and no smaller than can be seen; square where there is room. */
 export function cellsIn(room: Room, rows: number, columns: number): Cells {
-  const fitting = Math.min(room.width / Math.max(1, columns), room.height / Math.max(1, rows))
-  const size = Math.min(LARGEST, Math.max(SMALLEST, fitting >= 6 ? Math.floor(fitting) : fitting))
-  return { size, width: size * columns, height: size * rows }
+  const [across, down] = [room.width / Math.max(1, columns), room.height / Math.max(1, rows)]
+  const side = Math.min(across, down)
+  const fitting = (size: number, most: number) => Math.min(most, Math.max(SMALLEST, size >= 6 ? Math.floor(size) : size))
+  const square = side >= SQUARE
+  const wide = fitting(square ? side : across, square ? LARGEST : SQUARE)
+  const high = fitting(square ? side : down, square ? LARGEST : SQUARE + 4)
+  return { wide, high, width: wide * columns, height: high * rows }
 }
 
 /** The labels there is room for: all of them, or every so many-th, and always those that are looked at. */

@@ -4,7 +4,7 @@ import { understood, written, type State } from './address'
 import type { Explorer } from './explorer.svelte'
 
 /** What changes all the time while somebody types or drags: no step of its own in the history. */
-const PASSING = ['source', 'target', 'threshold', 'top', 'pin', 'step'] as const satisfies readonly (keyof State)[]
+const PASSING = ['source', 'target', 'threshold', 'top', 'pin', 'step', 'count'] as const satisfies readonly (keyof State)[]
 
 /** Whether going from one state to another is a step that one would want to go back. */
 export function isStep(before: State, after: State): boolean {

@@ -119,6 +119,19 @@ export function difference(a: Matrix, b: Matrix): Matrix {
   return { rows: a.rows, columns: a.columns, data: a.data.map((weight, i) => weight - (b.data[i] ?? 0)) }
 }
 
+/** How much the weights of each head of a layer changed: half the sum of all changes of a row, averaged over the rows. */
+export function shifts(before: Layer, after: Layer): number[] {
+  const size = before.queries * before.keys
+  if (size !== after.queries * after.keys) return []
+  return Array.from({ length: before.heads }, (_, head) => {
+    let sum = 0
+    for (let i = head * size; i < (head + 1) * size; i++) {
+      sum += Math.abs(WEIGHT_OF_BYTE[after.data[i]!]! - WEIGHT_OF_BYTE[before.data[i]!]!)
+    }
+    return before.queries ? sum / 2 / before.queries : 0
+  })
+}
+
 /** Tokens shown as one: their places in the sequence, and what is written. */
 export interface Group {
   readonly members: readonly number[]
