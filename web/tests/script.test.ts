@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { joined, joining, JOINER, shaped } from '../src/lib/script'
+import { isolated, joined, joining, JOINER, shaped } from '../src/lib/script'
 
 describe('Arabic letters', () => {
   it.each([['ب', 'both'], ['ا', 'before'], ['د', 'before'], ['ء', 'none'], ['َ', 'mark'], ['ة', 'before'], ['ى', 'both'], ['ک', 'both'], ['a', 'none']] as const)(
@@ -34,5 +34,12 @@ describe('pieces', () => {
 
   it('keep what is not Arabic as it is', () => {
     expect(shaped(['Kat', 'ze'], [false, true])).toEqual(['Kat', 'ze'])
+  })
+})
+
+describe('a text inside a sentence', () => {
+  it('keeps its direction to itself where it runs the other way', () => {
+    expect(isolated('cat')).toBe('cat')
+    expect(isolated('لم')).toBe('\u2068لم\u2069')
   })
 })

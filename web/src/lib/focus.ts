@@ -2,6 +2,7 @@
 
 import type { Focus } from './explorer.svelte'
 import { readable, type Edge, type Selection, type Side } from './selection'
+import { isolated } from './script'
 import { columnOf, groupOf, ranks, rowOf } from './weights'
 
 /** The place along an edge of a token of the sequence, as a group; −1 if it is not there. */
@@ -62,19 +63,23 @@ export function spoken(selection: Selection, focus: Focus | null, exact: Exact =
   const { queries, keys, full } = selection
   if (focus.query === null) {
     const column = focus.key === null ? null : columnOf(full, focus.key)
-    return column ? `key '${keys.labels[focus.key!]}', looked at by ${heaviest(column, queries.labels)}` : ''
+    return column ? `key '${named(keys, focus.key!)}', looked at by ${heaviest(column, queries.labels)}` : ''
   }
   const row = exact(focus.query) ?? rowOf(full, focus.query)
-  const query = `query '${queries.labels[focus.query]}'`
+  const query = `query '${named(queries, focus.query)}'`
   if (focus.key === null) return `${query}, looks at ${heaviest(row, keys.labels)}`
   const weight = row[focus.key] ?? 0
   const digits = exact(focus.query) ? exactly(weight) : readable(weight)
-  return `${query}, key '${keys.labels[focus.key]}', ${digits}, rank ${ranks(row)[focus.key]}`
+  return `${query}, key '${named(keys, focus.key)}', ${digits}, rank ${ranks(row)[focus.key]}`
+}
+
+function named(edge: Edge, group: number): string {
+  return isolated(edge.labels[group] ?? '')
 }
 
 function heaviest(weights: Float32Array, labels: readonly string[]): string {
   const order = Array.from(weights.keys()).sort((a, b) => weights[b]! - weights[a]!)
-  return order.slice(0, 3).map((i) => `'${labels[i]}' ${readable(weights[i]!)}`).join(', ')
+  return order.slice(0, 3).map((i) => `'${isolated(labels[i]!)}' ${readable(weights[i]!)}`).join(', ')
 }
 
 function exactly(weight: number): string {

@@ -62,3 +62,10 @@ export function shaped(texts: readonly string[], continues: readonly boolean[]):
   }
   return result
 }
+
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/
+
+/** A text that keeps its direction to itself inside a sentence that runs the other way. */
+export function isolated(text: string): string {
+  return RIGHT_TO_LEFT.test(text) ? `\u2068${text}\u2069` : text
+}
