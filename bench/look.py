@@ -132,7 +132,7 @@ def work(page: Page, address: str, sentence: str, rounds: int) -> int:
         settled(page)
     page.get_by_role("button", name="What if").click()
     for _ in range(max(3, rounds // 2)):
-        page.get_by_role("button", name="Silence").click()
+        page.get_by_role("button", name="Silence", exact=True).click()
         page.wait_for_selector("[aria-label='Changed tokens'][role=toolbar]")
         settled(page)
         page.get_by_role("button", name="Undo").click()

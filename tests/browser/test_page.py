@@ -149,7 +149,7 @@ def test_arrow_keys_walk_the_heat_map(page: Any, address: str) -> None:
 
 def test_a_silenced_head_is_shown_as_a_difference_and_undone(page: Any, address: str, german: Translator) -> None:
     page.goto(link(address, model="german", source=FIRST, layer="1", head="1", view="whatif"))
-    page.get_by_role("button", name="Silence").click()
+    page.get_by_role("button", name="Silence", exact=True).click()
     seen(page.get_by_role("region", name="Changed tokens")).to_be_visible()
     shift = page.get_by_role("region", name="Change of log-probability").get_by_role("heading")
     seen(shift).to_have_text(re.compile(r"[−+]\d"))
@@ -163,7 +163,7 @@ def test_a_silenced_head_is_shown_as_a_difference_and_undone(page: Any, address:
 def test_a_blocked_word_is_marked_and_named(page: Any, address: str) -> None:
     page.goto(link(address, model="german", source=FIRST, view="whatif"))
     page.get_by_role("toolbar", name="Block source tokens").get_by_role("button").first.click()
-    seen(page.get_by_role("group", name="Changes")).to_contain_text(re.compile("block", re.IGNORECASE))
+    seen(page.get_by_label("Changes", exact=True)).to_contain_text(re.compile("block", re.IGNORECASE))
     seen(page.get_by_role("region", name="Changed tokens")).to_be_visible()
 
 
@@ -175,7 +175,7 @@ def test_a_forced_candidate_begins_the_translation(page: Any, address: str, germ
     name = re.match(r"force '(.*)' at step", other.get_attribute("aria-label") or "")
     assert name is not None
     other.click()
-    seen(page.get_by_role("group", name="Changes")).to_contain_text("begins with")
+    seen(page.get_by_label("Changes", exact=True)).to_contain_text("begins with")
     seen(translation(page)).not_to_have_text(said)
     seen(page.get_by_role("toolbar", name="Target tokens").get_by_role("button").first).to_contain_text(name[1])
     page.get_by_role("button", name="Reset").click()
@@ -256,11 +256,11 @@ def test_two_browsers_look_at_once(browser: Any, address: str, german: Translato
     with opened(browser) as one, opened(browser) as other:
         one.goto(link(address, model="german", source=FIRST))
         other.goto(link(address, model="german", source=SECOND))
-        for sentence in (GERMAN[2], GERMAN[3]):
-            source(one).fill(sentence)
-            source(other).fill(sentence[::-1])
-        seen(translation(one)).to_have_text(german(GERMAN[3], beam=1).text)
-        seen(translation(other)).to_have_text(german(GERMAN[3][::-1], beam=1).text)
+        for number in (2, 3, 4):
+            source(one).fill(GERMAN[number])
+            source(other).fill(GERMAN[-number])
+        seen(translation(one)).to_have_text(german(GERMAN[4], beam=1).text)
+        seen(translation(other)).to_have_text(german(GERMAN[-4], beam=1).text)
 
 
 def test_a_server_that_stops_is_told_of_and_found_again(browser: Any, models: Known, german: Translator) -> None:
