@@ -119,10 +119,9 @@ def work(page: Page, address: str, sentence: str, rounds: int) -> int:
     whole = sum(sizes)
     source = page.get_by_role("textbox", name=re.compile("^Source"))
     for number in range(rounds):
+        # Every letter makes a sentence that nobody has asked for yet, so no answer is one that was kept.
         source.press("End")
-        source.press_sequentially("e" if number % 2 else "s")
-        settled(page)
-        source.press("Backspace")
+        source.press_sequentially("the"[number % 3] if number % 4 else " ")
         settled(page)
     cells = page.locator("[aria-label='Layers and heads'] [role=gridcell]")
     tokens = page.locator("[aria-label='Target tokens'] button")
