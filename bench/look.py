@@ -100,9 +100,10 @@ def serving(run: Path) -> Iterator[str]:
 
 
 def settled(page: Page) -> None:
-    """Wait until the page waits for nothing."""
+    """Wait until the page waits for nothing: past the pause it makes after a key, until its question is answered."""
+    page.wait_for_timeout(150)
     page.wait_for_selector("output.translation:not(.waiting)")
-    page.wait_for_function("new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(true), 30)))")
+    page.wait_for_selector("[aria-label='Target tokens'] button")
 
 
 def work(page: Page, address: str, sentence: str, rounds: int) -> int:
