@@ -93,7 +93,6 @@ def regard(setting: Setting, precision: fast.Precision) -> Translate:
     """An engine, its search, and workers of one thread each."""
     engine = fast.engine(setting.model(), setting.device, precision)
     torch.set_num_threads(setting.workers)
-    threads = fast.threads_alone(engine)
 
     def one(batch: Batch, beam: int) -> int:
         most = setting.most(batch) - 1
@@ -107,7 +106,7 @@ def regard(setting: Setting, precision: fast.Precision) -> Translate:
 
     def translate(batches: Sequence[Batch], beam: int, alone: bool) -> int:
         workers = 1 if setting.device != "cpu" else setting.workers
-        return sum(fast.parallel(lambda batch: one(batch, beam), batches, workers, threads))
+        return sum(fast.parallel(lambda batch: one(batch, beam), batches, workers))
 
     return translate
 

@@ -13,7 +13,6 @@ import torch
 import regard
 from regard import decode
 from regard.bundle import Bundle, find_device, load_bundle
-from regard.models import fast
 from regard.models.fast import parallel
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.embedding import Embedding
@@ -68,7 +67,6 @@ class Translator:
         self.engine: Engine = engine or model
         # A model that may be watched or trained is nobody else's; engines are made to be shared.
         self.workers = max(2, os.cpu_count() or 1) if engine is not None and self.device.type == "cpu" else 1
-        self.alone = fast.threads_alone(engine)
         self.reads, self.most = (_limit(part.embedding) for part in (model.encoder, model.decoder))
         self.longest = min(longest, self.reads)
 
@@ -172,9 +170,7 @@ class Translator:
         search = self._searcher(options)
         found: list[Found] = [[]] * len(every)
         with evaluating(self.model):
-            made = parallel(
-                lambda places: search([every[at] for at in places]), batched, self._workers(options), self.alone
-            )
+            made = parallel(lambda places: search([every[at] for at in places]), batched, self._workers(options))
             for places, results in zip(batched, made, strict=True):
                 for at, result in zip(places, results, strict=True):
                     found[at] = result

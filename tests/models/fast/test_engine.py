@@ -218,18 +218,6 @@ def test_layers_are_compiled_and_say_what_they_say_as_python(precision: fast.Pre
     assert torch.equal(one, other)
 
 
-def test_only_heavy_models_are_given_several_threads_for_a_lone_sentence() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        assert fast.threads_alone(engines(MODEL)[0]) == 1
-        assert fast.threads_alone(engines(MODEL)[2]) == 1
-        heavy = fast.engine(Outline(512, 2048, 8, 1, 3).seq2seq(1000, 1000), "cpu", "float32")
-        assert fast.threads_alone(heavy) == 2
-    finally:
-        torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("position", ["alibi", "rotary", "sinusoidal"])
 def test_a_search_of_many_steps_at_a_time_finds_what_the_model_finds(beam: int, position: str) -> None:

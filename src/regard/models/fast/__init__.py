@@ -29,18 +29,7 @@ from regard.models.fast.parts import stacks_of
 from regard.models.fast.static import StaticEngine
 from regard.models.fast.workers import parallel
 
-__all__ = ["Engine", "Precision", "engine", "parallel", "threads_alone"]
-
-LARGE = 1 << 25  # bytes of weights in a step
-
-
-def threads_alone(engine: object) -> int:
-    """How many threads suit a search on a CPU that has no company.
-
-    Where a step reads more than caches hold, several read it quicker; else they would only wait for each other.
-    """
-    heavy = isinstance(engine, IndexedEngine) and engine.weight > LARGE
-    return torch.get_num_threads() if heavy else 1
+__all__ = ["Engine", "Precision", "engine", "parallel"]
 
 
 def engine(model: torch.nn.Module, device: torch.device | str = "cpu", precision: Precision = "float32") -> Engine:

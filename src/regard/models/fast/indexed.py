@@ -51,9 +51,6 @@ class IndexedEngine:
             DecoderLayer(block, cross, precision).eval() for block, cross in zip(decoder, crosses, strict=True)
         ]
         self.vocabulary, self.width = model.output.weight.shape
-        numbers = self.vocabulary * self.width + sum(each.numel() for block in decoder for each in block.parameters())
-        self.weight = numbers * {"int8": 1, "bfloat16": 2, "float32": 4, "float64": 8}[precision]
-        """Bytes of weights that a step reads."""
         self.encoder_norm, norm = norm_of(model.encoder.norm, dtype), norm_of(model.decoder.norm, dtype)
         output = pack(*filled_output(model.output), precision)
         slopes_H = torch.tensor(model.decoder.sight.slopes, dtype=self.exact)

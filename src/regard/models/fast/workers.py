@@ -23,10 +23,11 @@ Result = TypeVar("Result")
 AHEAD = 2  # tasks waiting for each worker, so that none waits for a task
 
 
-def parallel(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int, alone: int = 1) -> Iterator[Result]:
+def parallel(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int) -> Iterator[Result]:
     """What `work` makes of each task, in the order of the tasks, by so many workers side by side.
 
-    A task without company is done here, by as many threads as `alone` says.
+    A task without company is done here, on one thread too: several are quicker on idle cores, and many times slower as
+    soon as anybody else computes, because they wait for each other at every product.
 
     Tasks are taken only as they are needed, so there may be no end of them. What `work` raises is raised here, at its
     task's turn; then, and when nobody asks for more, the workers finish what they have begun and end.
@@ -39,7 +40,7 @@ def parallel(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int
     coming = iter(tasks)
     first = list(islice(coming, 2))
     if len(first) < 2:
-        yield from (_by_itself(work, task, alone) for task in first)
+        yield from (_by_itself(work, task) for task in first)
         return
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(workers, "regard-worker", initializer=_alone)
@@ -54,10 +55,10 @@ def parallel(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _by_itself(work: Callable[[Task], Result], task: Task, threads: int) -> Result:
-    """Do a task here, by so many threads, if there are as many."""
+def _by_itself(work: Callable[[Task], Result], task: Task) -> Result:
+    """Do a task here, on this thread alone."""
     before = torch.get_num_threads()
-    torch.set_num_threads(min(threads, before))
+    torch.set_num_threads(1)
     try:
         return work(task)
     finally:
