@@ -40,7 +40,7 @@ from regard.train.workers import Workers
 Turn = Callable[[], int]
 """One step; gives its real target tokens."""
 PAIRS = 60_000
-IDLE_STEPS = 4
+IDLE_STEPS = 10
 RATE, DROPOUT_SEED = 1e-4, 0
 
 
@@ -220,20 +220,20 @@ def measure(contenders: list[Contender], asked: argparse.Namespace, device: torc
 
 
 def idle(turn: Turn, many: int) -> float:
-    """The share of the time in which no kernel ran."""
+    """The share of the time between the first kernel and the last in which none ran."""
+    turn()
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
         for _ in range(many):
             turn()
         torch.cuda.synchronize()
-        wall = time.perf_counter() - begin
     spans = sorted((e.time_range.start, e.time_range.end) for e in seen.events() or [] if e.self_device_time_total > 0)
-    busy, end = 0.0, 0.0
+    if not spans:
+        return float("nan")
+    begin, busy, end = spans[0][0], 0.0, spans[0][0]
     for start, stop in spans:
         busy += max(0.0, stop - max(start, end))
         end = max(end, stop)
-    return max(0.0, 1 - busy * 1e-6 / wall)
+    return float(1 - busy / (end - begin))
 
 
 def ready(asked: argparse.Namespace, device: torch.device, precision: str) -> list[Contender]:
