@@ -60,3 +60,17 @@ def test_a_weight_without_a_gradient_stays() -> None:
     before = other.detach().clone()
     moved(Muon([one, other], 0.1))
     assert torch.equal(other.detach(), before)
+
+
+def test_a_closure_makes_the_gradients_and_its_loss_is_handed_back() -> None:
+    (weight,) = weights((8, 8))
+    weight.grad = None
+    before = weight.detach().clone()
+
+    def closure() -> float:
+        loss = weight.square().sum()
+        (weight.grad,) = torch.autograd.grad(loss, [weight])
+        return float(loss.detach())
+
+    assert Muon([weight], 0.1).step(closure) == pytest.approx(float(before.square().sum()))
+    assert not torch.equal(weight.detach(), before)

@@ -34,6 +34,10 @@ def agree(one: Path, other: Path) -> None:
             torch.testing.assert_close(left[name], right[name], rtol=1e-7, atol=1e-9)
 
 
+def _with(recipe: Recipe, **settings: object) -> Recipe:
+    return recipe.model_copy(update={"train": recipe.train.model_copy(update=settings)})
+
+
 def test_two_processes_are_one_and_read_what_the_other_wrote(
     double: None, tiny: Make, trained: Train, tmp_path: Path
 ) -> None:
@@ -43,8 +47,9 @@ def test_two_processes_are_one_and_read_what_the_other_wrote(
     """
     recipe, step_of_two = tiny("model.dropout=0.0"), tiny("model.dropout=0.0", "train.accumulate=2")
     trained(step_of_two, tmp_path / "reference")
-    short = step_of_two.model_copy(update={"train": step_of_two.train.model_copy(update={"steps": 4})})
-    trained(short, tmp_path / "alone")
+    by_muon = _with(step_of_two, optimiser="muon")
+    trained(by_muon, tmp_path / "muon")
+    trained(_with(step_of_two, steps=4), tmp_path / "alone")
     (tmp_path / "tiny.toml").write_text(dump(recipe), encoding="utf-8")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "1"]
     script = [str(Path(__file__).with_name("together.py")), str(tmp_path / "tiny.toml"), str(tmp_path)]
@@ -62,6 +67,10 @@ def test_two_processes_are_one_and_read_what_the_other_wrote(
     trained(step_of_two, tmp_path / "sharded")
     agree(tmp_path / "reference", tmp_path / "sharded")
     agree(tmp_path / "reference", tmp_path / "alone")
+    # Matrices whose rows are in two processes are still orthogonalised as one.
+    agree(tmp_path / "muon", tmp_path / "muon-whole")
+    trained(by_muon, tmp_path / "muon-sharded")
+    agree(tmp_path / "muon", tmp_path / "muon-sharded")
     assert load_bundle(tmp_path / "whole").scores["training"]["processes"] == 2
 
 

@@ -16,6 +16,8 @@ from regard.train.loop import train
 from regard.train.workers import joined
 
 RUNS = {
+    "muon-sharded": ["train.optimiser=muon", "train.sharding=fsdp", "train.steps=4"],
+    "muon-whole": ["train.optimiser=muon"],
     "whole": [],
     "sharded": ["train.sharding=fsdp", "train.steps=4"],
     "alone": [],  # begun by one process
