@@ -8,12 +8,14 @@ write into the last column of the lists, and what lies before a row's beginning 
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.models.beams import check_lines
+from regard.models.fast.company import Company
 from regard.models.fast.engine import check_beams
 from regard.models.fast.gaze import LINE, Gaze, available, gaze, lines_of, shaded
 from regard.models.fast.layers import Decoder, DecoderLayer, EncoderLayer, exact_of
@@ -28,6 +30,8 @@ from regard.nn.attention.banded import within
 from regard.nn.attention.plan import Cells, plan
 from regard.nn.ragged import Ragged
 
+HEAVY = 1 << 22
+"""Numbers in a decoder from which on threads may share a step: reading smaller ones takes less than waiting."""
 LONG = 40
 """Tokens of the longest source from which on the encoder's attention is cheaper as a product of whole matrices."""
 
@@ -56,6 +60,9 @@ class IndexedEngine:
         slopes_H = torch.tensor(model.decoder.sight.slopes, dtype=self.exact)
         self.encoder_steps = [compiled(each) for each in self.encoder_layers]
         self.decode = compiled(Decoder(self.decoder_layers, norm, output, slopes_H))
+        numbers = sum(each.numel() for each in model.decoder.parameters())
+        # int8 gains little, and float64 is for whom the order of a sum matters.
+        self.company = Company() if numbers > HEAVY and precision in ("float32", "bfloat16") else None
         self.gaze, self.greatest = compiled(gaze), compiled(greatest)
         own, cross = decoder[0].self, crosses[0]
         self.own = own.heads, (own.key_size, own.value_size)
@@ -189,7 +196,9 @@ class IndexedEngine:
         new = take(state, each)
         lists, turn = (state.rows_RT[::each], state.shade_RT[::each], state.clock), self._turn(1, length_N)
         at_memory = self._gaze_at_memory(state, each)
-        logits_NV: Tensor = self.decode(x_ND, lists, new, state.own.tables, state.memory.tables, at_memory, turn)
+        tables = state.own.tables, state.memory.tables
+        with nullcontext() if self.company is None else self.company.step(length_N.shape[0]):
+            logits_NV: Tensor = self.decode(x_ND, lists, new, *tables, at_memory, turn)
         if each > 1:
             state.rows_RT[:, 0], state.shade_RT[:, 0] = _spread(state.rows_RT[::each, 0], each), 0
         state.clock += 1

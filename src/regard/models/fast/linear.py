@@ -16,6 +16,7 @@ from torch.nn import functional
 Precision = Literal["float64", "float32", "bfloat16", "int8"]
 ROWS = 64  # for how many rows oneDNN is asked to lay a weight out; others run as well with it
 SMALL = 1 << 17  # numbers in a float32 weight up to which torch is done before oneDNN has begun
+FEW = 4  # rows that oneDNN multiplies by a weight sooner than one, two or three, by up to a third
 
 
 @runtime_checkable
@@ -59,7 +60,11 @@ class Plain(nn.Module):
 
 @no_type_check
 class Packed(nn.Module):
-    """A weight in oneDNN's own layout; adding and cutting off happen inside its kernel."""
+    """A weight in oneDNN's own layout; adding and cutting off happen inside its kernel.
+
+    Very few rows are filled up: all the time goes into reading the weight, and at fewer rows than four the kernel does
+    not read as fast as the memory could.
+    """
 
     nothing: list[int | float | complex | None]
     """What a pointwise operation might be told besides."""
@@ -68,22 +73,30 @@ class Packed(nn.Module):
         """Lay the weight out."""
         super().__init__()
         self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS), bias
-        self.nothing = []
+        self.nothing, self.few = [], FEW
 
     def forward(self, x_ND: Tensor) -> Tensor:
         """Project each row."""
-        y_NF: Tensor = torch.ops.mkldnn._linear_pointwise(x_ND, self.weight, self.bias, "none", self.nothing, "")
-        return y_NF
+        return self.bent(x_ND, "none")
 
     def add(self, x_ND: Tensor, y_NF: Tensor) -> Tensor:
         """Project each row and add."""
+        if x_ND.shape[0] < self.few:
+            return self.bent(x_ND, "none").add_(y_NF)
         added_NF: Tensor = torch.ops.mkldnn._linear_pointwise(x_ND, y_NF, self.weight, self.bias, "add")
         return added_NF
 
     def relu(self, x_ND: Tensor) -> Tensor:
         """Project each row and cut off what is negative."""
-        y_NF: Tensor = torch.ops.mkldnn._linear_pointwise(x_ND, self.weight, self.bias, "relu", self.nothing, "")
-        return y_NF
+        return self.bent(x_ND, "relu")
+
+    def bent(self, x_ND: Tensor, bend: str) -> Tensor:
+        """Project each row, and what the kernel may do with it at once."""
+        rows = x_ND.shape[0]
+        if rows < self.few:
+            x_ND = functional.pad(x_ND, [0, 0, 0, self.few - rows])
+        y_NF: Tensor = torch.ops.mkldnn._linear_pointwise(x_ND, self.weight, self.bias, bend, self.nothing, "")
+        return y_NF[:rows]
 
 
 @no_type_check

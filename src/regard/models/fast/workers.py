@@ -17,6 +17,8 @@ from typing import TypeVar
 
 import torch
 
+from regard.models.fast.company import alone
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -26,8 +28,8 @@ AHEAD = 2  # tasks waiting for each worker, so that none waits for a task
 def parallel(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int) -> Iterator[Result]:
     """What `work` makes of each task, in the order of the tasks, by so many workers side by side.
 
-    A task without company is done here, on one thread too: several are quicker on idle cores, and many times slower as
-    soon as anybody else computes, because they wait for each other at every product.
+    A task without company is done here, on one thread too; an engine's heavy steps are shared by all threads, while
+    nobody else computes: see `regard.models.fast.company`.
 
     Tasks are taken only as they are needed, so there may be no end of them. What `work` raises is raised here, at its
     task's turn; then, and when nobody asks for more, the workers finish what they have begun and end.
@@ -56,13 +58,9 @@ def parallel(work: Callable[[Task], Result], tasks: Iterable[Task], workers: int
 
 
 def _by_itself(work: Callable[[Task], Result], task: Task) -> Result:
-    """Do a task here, on this thread alone."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    """Do a task here, with as many threads at most as the caller has."""
+    with alone(torch.get_num_threads()):
         return work(task)
-    finally:
-        torch.set_num_threads(before)
 
 
 def _alone() -> None:
