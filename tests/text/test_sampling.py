@@ -3,7 +3,7 @@
 import math
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise, product
 from pathlib import Path
@@ -121,10 +121,34 @@ def test_unigram_sampling_has_the_probabilities_of_the_model() -> None:
         assert found[ids] / 20_000 == pytest.approx(weight / sum(weights.values()), abs=0.02)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_samples_are_those_sentencepiece_draws(kind: str) -> None:
+def test_a_merge_passed_over_may_come_back() -> None:
+    """Every run of Provilkov et al. 2020, algorithm 1, on a word whose merges compete, with its probability."""
+    scores = {each: (4 + at, -float(at)) for at, each in enumerate(["a", "b", "c", "d", "ab", "bc", "cd", "abcd"])}
+    word, amount = "abcd", 0.4
+    expected: defaultdict[tuple[str, ...], float] = defaultdict(float)
+
+    def follow(pieces: tuple[str, ...], chance: float) -> None:
+        merges = sorted(
+            (at for at in range(len(pieces) - 1) if pieces[at] + pieces[at + 1] in scores),
+            key=lambda at: -scores[pieces[at] + pieces[at + 1]][1],
+        )
+        for at in merges:
+            follow((*pieces[:at], pieces[at] + pieces[at + 1], *pieces[at + 2 :]), chance * (1 - amount))
+            chance *= amount
+        expected[pieces] += chance
+
+    follow(tuple(word), 1.0)
+    sampler, random = DropoutSampler(scores, [], []), Random(3)
+    found = Counter(tuple(sampler.sample(word, amount, random)) for _ in range(20_000))
+    assert sum(expected.values()) == pytest.approx(1)
+    assert set(found) == {sampler.ids(pieces) for pieces in expected}
+    for pieces, chance in expected.items():
+        assert found[sampler.ids(pieces)] / 20_000 == pytest.approx(chance, abs=0.02)
+
+
+def test_unigram_samples_are_those_sentencepiece_draws() -> None:
     """Its generator cannot be repeated, so the two are compared by what they draw most, with room for chance."""
-    tokenizer = learned(kind)
+    tokenizer = learned("unigram")
     theirs = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model)
     line, draws, amount = "student street", 4000, 0.3
     rows = theirs.encode([line] * draws, enable_sampling=True, alpha=amount, nbest_size=-1, num_threads=1)

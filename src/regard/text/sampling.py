@@ -71,7 +71,11 @@ class Sampler(ABC):
 
 
 class DropoutSampler(Sampler):
-    """BPE where each merge is passed over with probability `amount` (Provilkov et al. 2020, §3)."""
+    """BPE where each merge is passed over with probability `amount` (Provilkov et al. 2020, algorithm 1).
+
+    A merge passed over may come back: after each merge made, the dice are thrown anew for all that are possible. Where
+    every one of them is passed over, the word is done. (SentencePiece drops a merge for good, which cuts finer.)
+    """
 
     def __init__(
         self, scores: Mapping[str, tuple[int, float]], symbols: Sequence[str], bytewise: Sequence[int]
@@ -104,7 +108,7 @@ class DropoutSampler(Sampler):
         return self.ids(pieces), merges
 
     def _merge(self, word: str, drop: Callable[[int], bool]) -> tuple[list[str], int]:
-        """Merge neighbours, best score first, leftmost among equals; `drop` is asked of every merge by its number."""
+        """Merge neighbours, best score first, leftmost among equals; `drop` is asked each time, by a running number."""
         pieces = list(word)
         after = list(range(1, len(pieces) + 1))
         before = list(range(-1, len(pieces) - 1))
@@ -120,14 +124,17 @@ class DropoutSampler(Sampler):
         for left in range(len(pieces)):
             offer(left)
         count = 0
+        passed: list[tuple[float, int, str]] = []
         while agenda:
-            _, left, merged = heapq.heappop(agenda)
+            best = heapq.heappop(agenda)
+            _, left, merged = best
             right = after[left]
             # One of the two has been merged with another meanwhile, so that this merge is no longer there.
             if not pieces[left] or right >= len(pieces) or pieces[left] + pieces[right] != merged:
                 continue
             count += 1
             if drop(count - 1):
+                passed.append(best)
                 continue
             pieces[left], pieces[right] = merged, ""
             after[left] = after[right]
@@ -135,6 +142,9 @@ class DropoutSampler(Sampler):
                 before[after[right]] = left
             offer(before[left])
             offer(left)
+            for each in passed:
+                heapq.heappush(agenda, each)
+            passed.clear()
         return [piece for piece in pieces if piece], count
 
 
