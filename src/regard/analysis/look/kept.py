@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Found = TypeVar("Found")
 
@@ -18,7 +18,7 @@ class Kept:
     def __init__(self, most: int = MOST, size: int = BYTES) -> None:
         """Keep so many, of so many bytes in all."""
         self.most, self.size = most, size
-        self._found: OrderedDict[Hashable, tuple[object, int]] = OrderedDict()
+        self._found: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
 
     def __len__(self) -> int:
         """How many are kept."""
@@ -28,7 +28,7 @@ class Kept:
         """What was found for this before, or what is found now."""
         if key in self._found:
             self._found.move_to_end(key)
-            found: Found = self._found[key][0]  # type: ignore[assignment]
+            found: Found = self._found[key][0]  # under a key lies what was made for it
             return found
         made = make()
         self.put(key, made, size(made))
@@ -44,10 +44,11 @@ class Kept:
 
     def peek(self, key: Hashable) -> object | None:
         """What was found for this before, if it is still there."""
-        if key not in self._found:
-            return None
-        self._found.move_to_end(key)
-        return self._found[key][0]
+        found: object | None = None
+        if key in self._found:
+            self._found.move_to_end(key)
+            found = self._found[key][0]
+        return found
 
     def _taken(self) -> int:
         return sum(size for _, size in self._found.values())

@@ -6,7 +6,7 @@ computed again, by the model's own modules.
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -31,7 +31,7 @@ def maths(subject: Subject, asked: Maths, stale: Stale) -> Iterator[Said]:
     """Every step of one query of one head."""
     source, target, changes = pointed(subject, asked)
     place = subject.parts[asked.part][asked.layer]
-    passed = watched(subject, (source.ids, target), changes, (asked.part, asked.layer), stale)
+    passed = watched(subject, Wanted(source.ids, target, changes, asked.part, asked.layer), stale)
     with torch.no_grad():
         if isinstance(place.module, MultiHeadAttention):
             stages, size = head_stages(place, asked.head, asked.query, passed), place.module.key_size
@@ -45,30 +45,29 @@ def maths(subject: Subject, asked: Maths, stale: Stale) -> Iterator[Said]:
     yield {"kind": "maths", **message, "token": _json(read[asked.query]), **LAST}, arrays
 
 
-def watched(
-    subject: Subject,
-    pair: tuple[tuple[int, ...], tuple[int, ...]],
-    changes: Changes,
-    where: tuple[PartName, int],
-    stale: Stale,
-) -> Pass:
+class Wanted(NamedTuple):
+    """An attention, and the pair that goes through it."""
+
+    ids: tuple[int, ...]
+    target: tuple[int, ...]
+    changes: Changes
+    part: PartName
+    layer: int
+
+
+def watched(subject: Subject, wanted: Wanted, stale: Stale) -> Pass:
     """What passes the taps of one attention; kept for the next query of the same layer."""
-    key = ("maths", *pair, key_of(changes), where)
-    return subject.kept.get(key, lambda: _watch(subject, pair, changes, where, stale), _size)
+    key = ("maths", *wanted._replace(changes=()), key_of(wanted.changes))
+    return subject.kept.get(key, lambda: _watch(subject, wanted, stale), _size)
 
 
-def _watch(
-    subject: Subject,
-    pair: tuple[tuple[int, ...], tuple[int, ...]],
-    changes: Changes,
-    where: tuple[PartName, int],
-    stale: Stale,
-) -> Pass:
-    (ids, target), model, place = pair, subject.model, subject.parts[where[0]][where[1]]
+def _watch(subject: Subject, wanted: Wanted, stale: Stale) -> Pass:
+    ids, target, changes, part, layer = wanted
+    model, place = subject.model, subject.parts[part][layer]
     heads = isinstance(place.module, MultiHeadAttention)
     patterns = head_taps(place) if heads else single_taps(place, model.decoder)
-    inside: tuple[PartName, ...] = ("encoder",) if where[0] == "encoder" else DECODER
-    memory = None if where[0] == "encoder" else subject.encoded(ids, changes, stale).memory
+    inside: tuple[PartName, ...] = ("encoder",) if part == "encoder" else DECODER
+    memory = None if part == "encoder" else subject.encoded(ids, changes, stale).memory
     means, device = subject.means(ids, changes, stale), subject.translator.device
     with evaluating(model), changed(subject.parts, changes, inside, means), ExitStack() as stack:
         seen = [stack.enter_context(recording(model, pattern)) for pattern in patterns]
