@@ -12,39 +12,21 @@ nothing is asserted.
 
 import argparse
 import re
-import selectors
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus
 
-import torch
 from playwright.sync_api import Page, sync_playwright
 
 from regard.analysis.look import read_frame
-from regard.bundle import save_bundle
 from regard.data.phrasebook import phrases
-from regard.models.build import build
-from regard.recipe import load as load_recipe
 from regard.text import Tokenizers
+from serving import make_run, percentile, served
 
-RECIPE = """
-[data]
-train = [{{ to = "de", pairs = 1000 }}]
-[text]
-size = 1200
-[model]
-size = "{size}"
-[decode]
-beam = 1
-longest = 0.7
-"""
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 FLAGS += ["--disable-sync", "--no-first-run"]
 
@@ -61,17 +43,6 @@ ROWS = (
 )
 
 
-def make_run(folder: Path, size: str) -> None:
-    """A run with random weights, always the same."""
-    (folder / "told.toml").write_text(RECIPE.format(size=size), encoding="utf-8")
-    recipe = load_recipe(folder / "told.toml")
-    pairs = [(each.source, each.target) for each in phrases("de", "train", 20_000)]
-    tokenizers = Tokenizers.learn(pairs, size=recipe.text.size)
-    torch.manual_seed(0)
-    model = build(recipe.model, len(tokenizers.source), len(tokenizers.target))
-    save_bundle(folder, recipe, tokenizers, model, {})
-
-
 def sentence_of(folder: Path, count: int) -> str:
     """A line of the phrasebook's words with about so many tokens."""
     tokenizers = Tokenizers.load(folder / "tokenizer")
@@ -80,23 +51,9 @@ def sentence_of(folder: Path, count: int) -> str:
     return " ".join(words[:most])
 
 
-@contextmanager
-def serving(run: Path) -> Iterator[str]:
-    """The explorer in a process of its own."""
-    command = [sys.executable, "-m", "regard", "look", f"model={run}", "--no-browser", "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        try:
-            with selectors.DefaultSelector() as selector:
-                selector.register(process.stderr, selectors.EVENT_READ)
-                said = ""
-                while "ready" not in said and selector.select(120):
-                    said = process.stderr.readline()
-                    if not said:
-                        raise RuntimeError("the server did not start")
-            yield re.findall(r"http://\S+", said)[0].rstrip(",") + "/"
-        finally:
-            process.terminate()
+def ours(run: Path) -> list[str]:
+    """The command of the explorer."""
+    return [sys.executable, "-m", "regard", "look", f"model={run}", "--no-browser", "--port", "0"]
 
 
 def settled(page: Page) -> None:
@@ -144,11 +101,6 @@ def work(page: Page, address: str, sentence: str, rounds: int) -> int:
     return whole
 
 
-def percentile(values: list[float], share: float) -> float:
-    ranked = sorted(values)
-    return ranked[min(len(ranked) - 1, round(share * (len(ranked) - 1)))]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, help="a trained run, instead of random weights")
@@ -165,13 +117,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = told.run or Path(folder)
         if told.run is None:
-            make_run(run, told.size)
+            make_run(run, told.size, beam=1, longest=0.7)
         sentence = told.sentence or sentence_of(run, told.tokens)
-        with serving(run) as address, sync_playwright() as started:
+        with served(ours(run)) as server, sync_playwright() as started:
             browser = started.chromium.launch(executable_path=chromium, args=FLAGS)
             page = browser.new_page(viewport={"width": 1360, "height": 900})
             page.set_default_timeout(120_000)
-            size = work(page, address, sentence, told.rounds)
+            size = work(page, f"http://127.0.0.1:{server.port}/", sentence, told.rounds)
             entries = page.evaluate("performance.getEntriesByType('measure').map((each) => [each.name, each.duration])")
             browser.close()
     print(f"{'action':34s} {'p50':>7s} {'p95':>7s} {'n':>4s}   target")
