@@ -8,7 +8,6 @@ import math
 import os
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 import torch
@@ -17,6 +16,8 @@ from torch.nn import functional
 
 from regard.nn.cross_entropy import _losses
 from regard.nn.cuda import HAVE_TRITON
+from regard.nn.cuda.turns import turns
+from regard.nn.ragged import Layout
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 HEADS, SIZE, SCALE, WIDTH = 2, 16, 0.3, 48
@@ -24,10 +25,6 @@ HEADS, SIZE, SCALE, WIDTH = 2, 16, 0.3, 48
 
 def drawn(*shape: int) -> Tensor:
     return torch.randn(*shape, device=DEVICE, requires_grad=True)
-
-
-def offsets(lengths: list[int]) -> Tensor:
-    return torch.tensor([0, *lengths], device=DEVICE).cumsum(0).int()
 
 
 def attended(q: Tensor, k: Tensor, v: Tensor, causal: bool, window: int) -> Tensor:
@@ -42,27 +39,26 @@ def attended(q: Tensor, k: Tensor, v: Tensor, causal: bool, window: int) -> Tens
     return torch.einsum("hqk,khe->qhe", scores.masked_fill(~seen, -math.inf).softmax(-1), v)
 
 
-def attention(causal: bool, window: int, queries: list[int], keys: list[int]) -> float:
-    """How far the kernel's output and gradients are from plain torch."""
+def attention(causal: bool, window: int, queries: list[int], keys: list[int], tensors: int = 3) -> float:
+    """How far the kernels' output and gradients are from plain torch; what is projected lies in so many tensors."""
     from regard.nn.cuda import attention as kernels
 
-    q_offsets, k_offsets = offsets(queries), offsets(keys)
-    q, k, v = (drawn(sum(each), HEADS, SIZE) for each in (queries, keys, keys))
-    of_q, of_k, of_v = (torch.split_with_sizes(x, n) for x, n in ((q, queries), (k, keys), (v, keys)))
-    each = zip(of_q, of_k, of_v, strict=True)
-    expected = torch.cat([attended(one_q, one_k, one_v, causal, window) for one_q, one_k, one_v in each])
+    apart = [drawn(sum(each), HEADS, SIZE) for each in (queries, keys, keys)]
+    parts = [torch.split_with_sizes(x, n) for x, n in zip(apart, (queries, keys, keys), strict=True)]
+    expected = torch.cat([attended(q, k, v, causal, window) for q, k, v in zip(*parts, strict=True)])
     d_out = torch.randn_like(expected)
     torch.autograd.backward(expected, d_out)
-    there = [each.detach() for each in (q, k, v)]
-    out, lse = torch.empty_like(there[0]), torch.empty(HEADS, sum(queries), device=DEVICE)
-    gradients = [torch.empty_like(each) for each in there]
-    strides = [each.stride(number) for each in there for number in (0, 1)]
-    sizes: dict[str, Any] = {"SCALE": SCALE, "HEADS": HEADS, "E": SIZE, "E2": SIZE, "EXACT": "ieee"}
-    told = {**sizes, "CAUSAL": causal, "WINDOW": window, "TILE": 32}
-    grid, where = (len(queries), HEADS), (q_offsets, k_offsets, sum(queries), *strides)
-    kernels._attend[grid](*there, out, lse, *where, **told)
-    kernels._attend_backward[grid](*there, out, d_out, lse, *gradients, *where, **told)
-    return furthest([out, *gradients], [expected, q.grad, k.grad, v.grad])
+    there, wanted = ([x.flatten(1) for x in side] for side in (apart, [x.grad for x in apart if x.grad is not None]))
+    alone = tensors - 1
+    given = [*there[:alone], torch.cat(there[alone:], 1)] if tensors < 3 else there
+    given = [x.detach().requires_grad_() for x in given]
+    wanted = [*wanted[:alone], torch.cat(wanted[alone:], 1)] if tensors < 3 else wanted
+    sides = Layout.from_lengths(queries).to(DEVICE), Layout.from_lengths(keys).to(DEVICE)
+    turn = turns(*sides)
+    where = sides[0].offsets, sides[1].offsets, turn.order_B, turn.ends, turn.longest
+    out, _ = kernels.ragged_attention(given, *where, (HEADS, SIZE, SIZE), SCALE, causal, window)
+    torch.autograd.backward(out, d_out)
+    return furthest([out, *(x.grad for x in given if x.grad is not None)], [expected, *wanted])
 
 
 def add_norm(dropout: float) -> float:
@@ -193,13 +189,16 @@ def furthest(mine: list[Tensor], theirs: list[Tensor | None]) -> float:
 
 def everything() -> dict[str, float]:
     torch.manual_seed(0)
-    same, other = [3, 0, 40, 70, 1, 5], [4, 2, 33, 0, 65, 70]
+    same, other = [3, 0, 40, 150, 1, 5, 64, 32], [4, 2, 33, 0, 65, 70, 0, 0]
     return {
         "self": attention(False, -1, same, same),
         "causal": attention(True, -1, same, same),
         "window": attention(False, 5, same, same),
         "causal window": attention(True, 3, same, same),
         "cross": attention(False, -1, same, other),
+        "short": attention(True, -1, [3, 0, 32], [3, 0, 32]),
+        "merged": attention(True, -1, same, same, tensors=1),
+        "keys and values merged": attention(False, -1, same, other, tensors=2),
         "sum and norm": add_norm(0.0),
         "sum and norm with dropout": add_norm(0.3),
         "loss": loss(),

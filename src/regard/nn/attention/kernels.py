@@ -3,7 +3,7 @@
 | kernel    | serves                                                                        |
 |-----------|-------------------------------------------------------------------------------|
 | watchable | any score, and whenever somebody watches scores, mask or weights              |
-| ragged    | CUDA with Triton: a program for each sentence and head                        |
+| ragged    | CUDA with Triton: programs for each sentence and head                         |
 | flex      | CUDA, compiled: the packed stream                                             |
 | varlen    | CUDA, not compiled, half precision: flash attention with offsets              |
 | padded    | everything else: rows of like length side by side (CPU), or one rectangle;     |
@@ -20,6 +20,7 @@ from regard.nn.attention.dense import Inside, dense, watchable
 from regard.nn.attention.flex import flex
 from regard.nn.attention.plan import Cells, Plan
 from regard.nn.cuda import HAVE_TRITON, serves
+from regard.nn.cuda.turns import Turns
 
 if HAVE_TRITON:
     from regard.nn.cuda import attention
@@ -43,8 +44,9 @@ def attend(
         return _by_cells(q_NHE, k_NHE, v_NHE, plan.cells, scale, dropout)
     sizes = (q_NHE.shape[2], v_NHE.shape[2])
     plain = dropout == 0.0 and min(sizes) >= SMALLEST_HEAD and max(sizes) <= LARGEST_HEAD
-    if plain and not plan.sight.slopes and _for_programs(q_NHE, v_NHE, plan):
-        return _ragged(q_NHE, k_NHE, v_NHE, plan, scale)
+    if plain and plan.turns is not None and not plan.sight.slopes and _for_programs(q_NHE, sizes):
+        apart = [each.flatten(1).contiguous() for each in (q_NHE, k_NHE, v_NHE)]
+        return _ragged(apart, (q_NHE.shape[1], *sizes), plan, plan.turns, scale)
     if plan.blocks is not None and plain:
         return flex(q_NHE, k_NHE, v_NHE, plan.blocks, plan.sight, scale)
     half = q_NHE.dtype in (torch.bfloat16, torch.float16)
@@ -84,23 +86,19 @@ def _by_cells(q_NHE: Tensor, k_NHE: Tensor, v_NHE: Tensor, cells: Cells, scale: 
     return cells.queries.collect(mixed).to(dtype)
 
 
-def _for_programs(q_NHE: Tensor, v_NHE: Tensor, plan: Plan) -> bool:
-    """Whether a program for each sentence and head can do it: heads of a size that fills tiles, no long sequence."""
-    sizes = (q_NHE.shape[2], v_NHE.shape[2])
-    return (
-        serves(q_NHE)
-        and all(size in (16, 32, 64, 128) for size in sizes)
-        and max(plan.queries.longest, plan.keys.longest) <= attention.LONGEST
-        and q_NHE.stride(2) == v_NHE.stride(2) == 1
-    )
+def _for_programs(like: Tensor, sizes: tuple[int, int]) -> bool:
+    """Whether our own kernel can do it: heads of a size that fills tiles."""
+    return serves(like) and all(size in (16, 32, 64, 128) for size in sizes)
 
 
-def _ragged(q_NHE: Tensor, k_NHE: Tensor, v_NHE: Tensor, plan: Plan, scale: float) -> Tensor:
+def _ragged(
+    tensors: list[Tensor], sizes: tuple[int, int, int], plan: Plan, turns: Turns, scale: float
+) -> Tensor:  # fmt: skip
     """Our own kernel, told the offsets."""
     window = attention.NO_WINDOW if plan.sight.window is None else plan.sight.window
-    mixed_NHE, _ = attention.ragged_attention(
-        q_NHE, k_NHE, v_NHE, plan.queries.offsets, plan.keys.offsets, scale, plan.sight.causal, window
-    )
+    offsets = plan.queries.offsets, plan.keys.offsets
+    told = turns.order_B, turns.ends, turns.longest, sizes, scale, plan.sight.causal, window
+    mixed_NHE, _ = attention.ragged_attention(tensors, *offsets, *told)
     assert isinstance(mixed_NHE, Tensor)
     return mixed_NHE
 

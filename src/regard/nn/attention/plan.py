@@ -11,6 +11,8 @@ from regard.nn.attention.banded import Band, band, pays
 from regard.nn.attention.buckets import Grouping, group
 from regard.nn.attention.flex import block_mask
 from regard.nn.attention.sight import Sight
+from regard.nn.cuda import HAVE_TRITON
+from regard.nn.cuda.turns import LONGEST, Turns, turns
 from regard.nn.ragged import Layout
 
 
@@ -36,6 +38,8 @@ class Plan:
     """Prepared on a CPU."""
     blocks: BlockMask | None
     """Prepared on CUDA while compiling."""
+    turns: Turns | None = None
+    """Prepared on CUDA with Triton, where no sequence is long."""
 
     def mask(self) -> Bool[Tensor, "B 1 Q K"]:
         """True where a query may look at a key, with padding on both sides false."""
@@ -55,7 +59,9 @@ def plan(sight: Sight, queries: Layout, keys: Layout) -> Plan:
     on_cpu, compiling = queries.offsets.device.type == "cpu", torch.compiler.is_compiling()
     cells = _cut(sight, queries, keys) if on_cpu and not compiling else None
     blocks = block_mask(sight, queries, keys) if compiling and not on_cpu else None
-    return Plan(sight, queries, keys, cells, blocks)
+    short = max(queries.longest, keys.longest) <= LONGEST
+    by_length = turns(queries, keys) if HAVE_TRITON and queries.offsets.is_cuda and short else None
+    return Plan(sight, queries, keys, cells, blocks, by_length)
 
 
 def _cut(sight: Sight, queries: Layout, keys: Layout) -> Cells:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.nn.cuda.attention import _exact
 from regard.nn.cuda.residual import _add_norm, _shape
+from regard.nn.cuda.tiles import _fold
 
 FEW = 8  # rows up to which a product is a pass over its weights
 TILE = 64  # keys looked at together
@@ -44,13 +45,7 @@ def _step_attention(
         at = shade + line * shade_b + beam[:, None] * shade_w + column[None, :]
         added = tl.load(at, mask=inside[:, None] & there[None, :], other=float("-inf")).to(tl.float32)
         score = tl.dot(q_WE, tl.trans(k_KE), input_precision=EXACT) * SCALE + added
-        now = tl.maximum(most, tl.max(score, 1))
-        safe = tl.where(now == float("-inf"), 0.0, now)
-        weight = tl.exp(score - safe[:, None])
-        shrink = tl.exp(most - safe)
-        total = total * shrink + tl.sum(weight, 1)
-        mixed = mixed * shrink[:, None] + tl.dot(weight.to(v_KE.dtype), v_KE, input_precision=EXACT)
-        most = now
+        most, total, mixed = _fold(score, v_KE, most, total, mixed, EXACT)
     if OWN:
         where = row[:, None] * new_n + head * E + e[None, :]
         k_WE = tl.load(k_new + where, mask=inside[:, None], other=0.0)
