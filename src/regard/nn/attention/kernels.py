@@ -20,7 +20,6 @@ from regard.nn.attention.dense import Inside, dense, watchable
 from regard.nn.attention.flex import flex
 from regard.nn.attention.plan import Cells, Plan
 from regard.nn.cuda import HAVE_TRITON, serves
-from regard.nn.cuda.turns import Turns
 
 if HAVE_TRITON:
     from regard.nn.cuda import attention
@@ -36,23 +35,46 @@ def attend(
     inside: Inside,
 ) -> Float[Tensor, "N H E2"]:
     """Mix the values of a ragged batch for each query."""
-    scale = inside.score.scale
+    scale, sizes = inside.score.scale, (q_NHE.shape[1], q_NHE.shape[2], v_NHE.shape[2])
     dropout = inside.drop.p if inside.drop.training else 0.0
     if scale is None or inside.watched:
         return _watchable(q_NHE, k_NHE, v_NHE, plan, inside)
     if plan.cells is not None:
         return _by_cells(q_NHE, k_NHE, v_NHE, plan.cells, scale, dropout)
-    sizes = (q_NHE.shape[2], v_NHE.shape[2])
-    plain = dropout == 0.0 and min(sizes) >= SMALLEST_HEAD and max(sizes) <= LARGEST_HEAD
-    if plain and plan.turns is not None and not plan.sight.slopes and _for_programs(q_NHE, sizes):
-        apart = [each.flatten(1).contiguous() for each in (q_NHE, k_NHE, v_NHE)]
-        return _ragged(apart, (q_NHE.shape[1], *sizes), plan, plan.turns, scale)
+    if _for_programs(q_NHE, sizes, plan, inside):
+        return _ragged([each.flatten(1) for each in (q_NHE, k_NHE, v_NHE)], sizes, plan, scale)
+    plain = _plain(sizes, inside)
     if plan.blocks is not None and plain:
         return flex(q_NHE, k_NHE, v_NHE, plan.blocks, plan.sight, scale)
     half = q_NHE.dtype in (torch.bfloat16, torch.float16)
     if q_NHE.is_cuda and half and plain and not plan.sight.slopes and q_NHE.shape[2] == v_NHE.shape[2]:
         return _varlen(q_NHE, k_NHE, v_NHE, plan, scale)
     return _one_rectangle(q_NHE, k_NHE, v_NHE, plan, scale, dropout)
+
+
+def attend_projected(
+    projected: list[Float[Tensor, "_ _"]], sizes: tuple[int, int, int], plan: Plan, inside: Inside
+) -> Float[Tensor, "N H E2"]:
+    """The same of what merged projections made: all in one tensor, or queries in one and the rest in another.
+
+    `sizes` are the number of heads, and how many numbers a head's keys and values have. Our own kernel gives the
+    gradients back merged, where others leave them to be put together.
+    """
+    if inside.score.scale is not None and _for_programs(projected[0], sizes, plan, inside):
+        return _ragged(projected, sizes, plan, inside.score.scale)
+    return attend(*parted(projected, sizes), plan, inside)
+
+
+def parted(
+    projected: list[Float[Tensor, "_ _"]], sizes: tuple[int, int, int]
+) -> tuple[Float[Tensor, "N H E"], Float[Tensor, "N2 H E"], Float[Tensor, "N2 H E2"]]:
+    """Queries, keys and values of the heads, cut out of merged projections."""
+    heads, each = sizes[0], [sizes[1], sizes[1], sizes[2]]
+    wide = [heads * size for size in each]
+    alone = len(projected) - 1
+    cut = [*projected[:alone], *torch.split_with_sizes(projected[alone], wide[alone:], dim=-1)]
+    q_NHE, k_NHE, v_NHE = (part.view(-1, heads, size) for part, size in zip(cut, each, strict=True))
+    return q_NHE, k_NHE, v_NHE
 
 
 def _watchable(q_NHE: Tensor, k_NHE: Tensor, v_NHE: Tensor, plan: Plan, inside: Inside) -> Tensor:
@@ -86,19 +108,27 @@ def _by_cells(q_NHE: Tensor, k_NHE: Tensor, v_NHE: Tensor, cells: Cells, scale: 
     return cells.queries.collect(mixed).to(dtype)
 
 
-def _for_programs(like: Tensor, sizes: tuple[int, int]) -> bool:
-    """Whether our own kernel can do it: heads of a size that fills tiles."""
-    return serves(like) and all(size in (16, 32, 64, 128) for size in sizes)
+def _plain(sizes: tuple[int, int, int], inside: Inside) -> bool:
+    """Whether kernels that take no padding can do it."""
+    dropped = inside.drop.training and inside.drop.p > 0
+    return not dropped and min(sizes[1:]) >= SMALLEST_HEAD and max(sizes[1:]) <= LARGEST_HEAD
 
 
-def _ragged(
-    tensors: list[Tensor], sizes: tuple[int, int, int], plan: Plan, turns: Turns, scale: float
-) -> Tensor:  # fmt: skip
+def _for_programs(like: Tensor, sizes: tuple[int, int, int], plan: Plan, inside: Inside) -> bool:
+    """Whether our own kernel can do it: short sequences, and heads of a size that fills tiles."""
+    filled = all(size in (16, 32, 64, 128) for size in sizes[1:])
+    ready = plan.turns is not None and not plan.sight.slopes and not inside.watched
+    return ready and filled and _plain(sizes, inside) and serves(like)
+
+
+def _ragged(tensors: list[Tensor], sizes: tuple[int, int, int], plan: Plan, scale: float) -> Tensor:
     """Our own kernel, told the offsets."""
+    turns = plan.turns
+    assert turns is not None, "`_for_programs` was asked"
     window = attention.NO_WINDOW if plan.sight.window is None else plan.sight.window
     offsets = plan.queries.offsets, plan.keys.offsets
     told = turns.order_B, turns.ends, turns.longest, sizes, scale, plan.sight.causal, window
-    mixed_NHE, _ = attention.ragged_attention(tensors, *offsets, *told)
+    mixed_NHE, _ = attention.ragged_attention([each.contiguous() for each in tensors], *offsets, *told)
     assert isinstance(mixed_NHE, Tensor)
     return mixed_NHE
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.nn.attention.dense import Inside, dense, watchable
 from regard.nn.attention.kept import Kept
-from regard.nn.attention.kernels import attend
+from regard.nn.attention.kernels import attend, attend_projected, parted
 from regard.nn.attention.plan import Plan
 from regard.nn.attention.scores import make_score
 from regard.nn.attention.sight import Sight
@@ -41,6 +41,7 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"width {width} does not divide into {heads} heads; it divides into {fits}")
         self.heads = heads
         self.key_size, self.value_size = key_size or width // heads, value_size or width // heads
+        self.sizes = heads, self.key_size, self.value_size
         self.score = make_score(score, self.key_size)
         self.out = projection(heads * self.value_size, [width])
         self.drop = Dropout(dropout)
@@ -57,6 +58,12 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "N D"]:
         """Attend within a ragged batch and put the heads together."""
         return self._join(attend(self.q(q_NHE), self.k(k_NHE), self.v(v_NHE), plan, self._inside()))
+
+    def _mix_projected(self, projected: list[Float[Tensor, "_ _"]], plan: Plan) -> Float[Tensor, "N D"]:
+        """The same of merged projections, which are cut only where somebody watches the parts."""
+        if self.q.watched or self.k.watched or self.v.watched:
+            return self._mix(*parted(projected, self.sizes), plan)
+        return self._join(attend_projected(projected, self.sizes, plan, self._inside()))
 
     def _mix_kept(
         self, q_BHQE: Float[Tensor, "B H Q E"], kept: Kept, bias: Float[Tensor, "H Q K"] | None
@@ -80,11 +87,6 @@ class MultiHeadAttention(nn.Module):
         """What a kernel must know of this layer."""
         return Inside(self.score, self.scores, self.mask, self.weights, self.drop)
 
-    def _heads(self, projected: Float[Tensor, "N F"], *sizes: int) -> list[Float[Tensor, "N H E"]]:
-        """Cut a merged projection into its parts, and each part into heads."""
-        parts = torch.split_with_sizes(projected, [self.heads * size for size in sizes], dim=-1)
-        return [part.view(-1, self.heads, size) for part, size in zip(parts, sizes, strict=True)]
-
 
 class SelfAttention(MultiHeadAttention):
     """Tokens of a sequence look at each other: queries, keys and values from one merged projection."""
@@ -106,23 +108,26 @@ class SelfAttention(MultiHeadAttention):
 
     def forward(self, x_ND: Float[Tensor, "N D"], plan: Plan) -> Float[Tensor, "N D"]:
         """Let every token look at its own sequence."""
-        return self._mix(*self._project(self.entered(x_ND), plan.queries.position_N), plan)
+        qkv_NF = self.qkv(self.entered(x_ND))
+        if self.rotary is None:
+            return self._mix_projected([qkv_NF], plan)
+        return self._mix(*self._turned(qkv_NF, plan.queries.position_N), plan)
 
     def step(
         self, x_RD: Float[Tensor, "R D"], position: int, kept: Kept, sight: Sight
     ) -> tuple[Float[Tensor, "R D"], Kept]:
         """Let one new token a row look at those kept so far and at itself; what is kept grows by it."""
         place_R = torch.full(x_RD.shape[:1], position, device=x_RD.device)
-        q_RHE, k_RHE, v_RHE = self._project(self.entered(x_RD), place_R)
+        q_RHE, k_RHE, v_RHE = self._turned(self.qkv(self.entered(x_RD)), place_R)
         kept = kept.grown(self.k(k_RHE), self.v(v_RHE))
         mixed_RQD = self._mix_kept(self.q(q_RHE)[:, :, None], kept.in_sight(sight), kept.bias(sight))
         return mixed_RQD[:, 0], kept
 
-    def _project(
-        self, x_ND: Float[Tensor, "N D"], position_N: Int[Tensor, " N"]
+    def _turned(
+        self, qkv_NF: Float[Tensor, "N F"], position_N: Int[Tensor, " N"]
     ) -> tuple[Float[Tensor, "N H E"], Float[Tensor, "N H E"], Float[Tensor, "N H E2"]]:
         """Queries, keys and values, the first two turned by their position where that is wanted."""
-        q_NHE, k_NHE, v_NHE = self._heads(self.qkv(x_ND), self.key_size, self.key_size, self.value_size)
+        q_NHE, k_NHE, v_NHE = parted([qkv_NF], self.sizes)
         if self.rotary is not None:
             q_NHE, k_NHE = self.rotary(q_NHE, position_N), self.rotary(k_NHE, position_N)
         return q_NHE, k_NHE, v_NHE
@@ -147,17 +152,16 @@ class CrossAttention(MultiHeadAttention):
 
     def forward(self, x_ND: Float[Tensor, "N D"], memory: Float[Tensor, "N2 D"], plan: Plan) -> Float[Tensor, "N D"]:
         """Let every token look at the memory of its sequence number."""
-        (q_NHE,) = self._heads(self.query(self.entered(x_ND)), self.key_size)
-        k_NHE, v_NHE = self._heads(self.kv(memory), self.key_size, self.value_size)
-        return self._mix(q_NHE, k_NHE, v_NHE, plan)
+        return self._mix_projected([self.query(self.entered(x_ND)), self.kv(memory)], plan)
 
     def keep(self, memory: Float[Tensor, "N2 D"], layout: Layout) -> Kept:
         """Keys and values of a memory, computed once for a whole search."""
-        k_NHE, v_NHE = self._heads(self.kv(memory), self.key_size, self.value_size)
+        k_NF, v_NF = self.kv(memory).split([self.heads * self.key_size, self.heads * self.value_size], -1)
+        k_NHE, v_NHE = (each.unflatten(-1, (self.heads, -1)) for each in (k_NF, v_NF))
         return Kept.of(self.k(k_NHE), self.v(v_NHE), layout)
 
     def step(self, x_RD: Float[Tensor, "R D"], kept: Kept) -> Float[Tensor, "R D"]:
         """Let R rows look at B kept memories; R / B rows, the beams, share each of them."""
-        (q_RHE,) = self._heads(self.query(self.entered(x_RD)), self.key_size)
+        q_RHE = self.query(self.entered(x_RD)).unflatten(-1, (self.heads, self.key_size))
         q_BWHE = self.q(q_RHE).view(kept.k_BHKE.shape[0], -1, *q_RHE.shape[1:])
         return self._mix_kept(q_BWHE.transpose(1, 2), kept, None).flatten(0, 1)

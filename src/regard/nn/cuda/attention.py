@@ -167,7 +167,7 @@ def ragged_attention(
     heads, and how many numbers a head's keys and values have; see `Turns` for the order of sequences.
     """
     tokens, (heads, _, value_size) = tensors[0].shape[0], sizes
-    out_NHE = torch.empty(tokens, heads, value_size, dtype=tensors[0].dtype, device=tensors[0].device)
+    out_NHE = torch.empty(tokens, heads, value_size, dtype=tensors[-1].dtype, device=tensors[-1].device)
     lse_HN = torch.empty(heads, tokens, dtype=torch.float32, device=out_NHE.device)
     told = _told(tensors, sizes, scale, causal, window)
     given, where = _three(tensors), (q_offsets, k_offsets, order_B, ends)
