@@ -61,28 +61,25 @@ def attention(causal: bool, window: int, queries: list[int], keys: list[int], te
     return furthest([out, *(x.grad for x in given if x.grad is not None)], [expected, *wanted])
 
 
-def add_norm(dropout: float) -> float:
+def add_norm(dropout: float, biased: bool) -> float:
     """The same of the residual connection; which numbers were dropped is read off the stream."""
     from regard.nn.cuda import residual as kernels
 
-    (x, y), (weight, bias) = (drawn(37, WIDTH), drawn(37, WIDTH)), (drawn(WIDTH), drawn(WIDTH))
-    there = [each.detach() for each in (x, y, weight, bias)]
-    seed, shape = torch.tensor([12345], device=DEVICE), kernels._shape(WIDTH, dropout)
-    stream, normed, dx, dy = (torch.empty_like(there[0]) for _ in range(4))
-    mean, inverse, (dw, db) = *torch.empty(2, 37, device=DEVICE), torch.empty(2, 5, WIDTH, device=DEVICE)
-    grid = (-(-37 // int(shape["ROWS"])),)
-    kernels._add_norm[grid](*there, seed, stream, normed, mean, inverse, 37, EPS=1e-5, **shape)
-    kept = ((stream - there[0]).abs() > 0).float()
+    (x, y), (more, weight, bias) = (drawn(37, WIDTH), drawn(37, WIDTH)), (drawn(WIDTH), drawn(WIDTH), drawn(WIDTH))
+    mine = [each.detach().requires_grad_() for each in (x, y, more, weight, bias)]
+    given = [each if biased or number != 2 else None for number, each in enumerate(mine)]
+    stream, normed, _, _ = kernels.add_norm(*given, torch.tensor([12345], device=DEVICE), 1e-5, dropout)
+    kept = ((stream - mine[0]).abs() > 0).float()
     assert abs(float(kept.mean()) - (1 - dropout)) < 0.05
-    expected = x + y * kept / (1 - dropout)
+    expected = x + (y + more if biased else y) * kept / (1 - dropout)
     after = functional.layer_norm(expected, (WIDTH,), weight, bias)
     d_stream, d_normed = torch.randn_like(stream), torch.randn_like(stream)
     torch.autograd.backward([expected, after], [d_stream, d_normed])
-    kernels._add_norm_backward[(5,)](
-        d_stream, d_normed, stream, there[2], seed, mean, inverse, dx, dy, dw, db, 37, FLOWS=True, **shape
-    )
-    wanted = [expected, after, x.grad, y.grad, weight.grad, bias.grad]
-    return furthest([stream, normed, dx, dy, dw.sum(0), db.sum(0)], wanted)
+    torch.autograd.backward([stream, normed], [d_stream, d_normed])
+    gradients = [(one.grad, other.grad) for one, other in zip(mine, (x, y, more, weight, bias), strict=True)]
+    both = [(one, other) for one, other in gradients if one is not None]
+    assert len(both) == 4 + biased
+    return furthest([stream, normed, *(one for one, _ in both)], [expected, after, *(other for _, other in both)])
 
 
 def loss() -> float:
@@ -199,8 +196,9 @@ def everything() -> dict[str, float]:
         "short": attention(True, -1, [3, 0, 32], [3, 0, 32]),
         "merged": attention(True, -1, same, same, tensors=1),
         "keys and values merged": attention(False, -1, same, other, tensors=2),
-        "sum and norm": add_norm(0.0),
-        "sum and norm with dropout": add_norm(0.3),
+        "sum and norm": add_norm(0.0, False),
+        "sum and norm with dropout": add_norm(0.3, False),
+        "sum with a bias and norm": add_norm(0.3, True),
         "loss": loss(),
         "a first step": own_step(1, 0),
         "a step": own_step(1, 5),

@@ -1,6 +1,7 @@
 """One layer of a stack: sub-layers, each in a residual connection with its norm (Vaswani et al. 2017, §3.1)."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -14,6 +15,8 @@ from regard.nn.dropout import Dropout
 from regard.nn.feedforward import FeedForward
 from regard.nn.norm import make_norm
 from regard.nn.tap import Tap
+
+Part = SelfAttention | CrossAttention | FeedForward
 
 
 class Residual(nn.Module):
@@ -40,17 +43,19 @@ class Residual(nn.Module):
         return left
 
     def onward(
-        self, x_ND: Float[Tensor, "N D"], y_ND: Float[Tensor, "N D"], following: nn.Module
+        self, x_ND: Float[Tensor, "N D"], part: Part, given: tuple[Any, ...], following: nn.Module
     ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
-        """The stream behind the sub-layer, and what the next one is given, whose norm is `following`.
+        """The stream behind the sub-layer `part` of what it is `given`, and what the next one is, whose norm follows.
 
         With norm-last layers the two are one.
         """
         norm = following if self.norm_first else self.norm
-        if self.stream.watched or not add_norm.serves(x_ND, y_ND, norm):
-            x_ND = self.leave(x_ND, y_ND)
+        if self.stream.watched or not add_norm.serves(x_ND, norm):
+            x_ND = self.leave(x_ND, part(*given))
             return x_ND, following(x_ND) if self.norm_first else x_ND
-        x_ND, entered_ND = add_norm.add_norm(x_ND, y_ND, norm, self.drop.p if self.training else 0.0)
+        bias_D = part.last_bias
+        y_ND = part(*given, bare=bias_D is not None)
+        x_ND, entered_ND = add_norm.add_norm(x_ND, y_ND, bias_D, norm, self.drop.p if self.training else 0.0)
         return x_ND if self.norm_first else entered_ND, entered_ND
 
 
@@ -94,13 +99,13 @@ class Block(nn.Module):
 
         Out come the stream and what enters the next layer, whose first norm is `following`.
         """
-        last, y_ND = self.around_self, self.self(entered_ND, plan)
+        after_self = self.around_cross or self.around_feedforward
+        x_ND, entered_ND = self.around_self.onward(x_ND, self.self, (entered_ND, plan), after_self.norm)
         if self.cross is not None and self.around_cross is not None:
             assert memory is not None, "a layer with cross-attention looks at a memory"
-            x_ND, entered_ND = last.onward(x_ND, y_ND, self.around_cross.norm)
-            last, y_ND = self.around_cross, self.cross(entered_ND, *memory)
-        x_ND, entered_ND = last.onward(x_ND, y_ND, self.around_feedforward.norm)
-        return self.around_feedforward.onward(x_ND, self.feedforward(entered_ND), following)
+            given = (entered_ND, *memory)
+            x_ND, entered_ND = self.around_cross.onward(x_ND, self.cross, given, self.around_feedforward.norm)
+        return self.around_feedforward.onward(x_ND, self.feedforward, (entered_ND,), following)
 
     def step(
         self, x_RD: Float[Tensor, "R D"], position: int, seen: Seen, sight: Sight

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.nn.dropout import Dropout
-from regard.nn.linear import projection
+from regard.nn.linear import applied, projection
 from regard.nn.tap import Tap
 
 
@@ -27,11 +27,15 @@ class FeedForward(nn.Module):
         self.drop = Dropout(dropout)
         self.inner = Tap()
 
-    def forward(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+    @property
+    def last_bias(self) -> Float[Tensor, " D"]:
+        """What `forward` adds last, and leaves out when `bare`."""
+        return self.narrow.bias
+
+    def forward(self, x_ND: Float[Tensor, "N D"], bare: bool = False) -> Float[Tensor, "N D"]:
         """Transform each token by itself."""
         inner_NF = self.inner(self.bend(self.widen(x_ND)))
-        narrowed: Tensor = self.narrow(self.drop(inner_NF))
-        return narrowed
+        return applied(self.narrow, self.drop(inner_NF), bare)
 
 
 def swiglu(x_NF: Float[Tensor, "N F"]) -> Float[Tensor, "N half"]:

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
 
 
 def projection(width: int, parts: Sequence[int]) -> nn.Linear:
@@ -14,3 +16,11 @@ def projection(width: int, parts: Sequence[int]) -> nn.Linear:
             nn.init.xavier_uniform_(part)
     nn.init.zeros_(linear.bias)
     return linear
+
+
+def applied(linear: nn.Linear, x: Float[Tensor, "*rest D"], bare: bool) -> Float[Tensor, "*rest D2"]:
+    """What a linear layer makes of x; a `bare` product leaves its bias to whoever adds it."""
+    if bare:
+        return functional.linear(x, linear.weight)
+    y: Tensor = linear(x)
+    return y

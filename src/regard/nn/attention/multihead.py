@@ -16,7 +16,7 @@ from regard.nn.attention.plan import Plan
 from regard.nn.attention.scores import make_score
 from regard.nn.attention.sight import Sight
 from regard.nn.dropout import Dropout
-from regard.nn.linear import projection
+from regard.nn.linear import applied, projection
 from regard.nn.position import Rotary
 from regard.nn.ragged import Layout
 from regard.nn.tap import Tap
@@ -49,21 +49,26 @@ class MultiHeadAttention(nn.Module):
         self.scores, self.mask, self.weights = Tap(), Tap(), Tap()
         self.mixed, self.output = Tap(), Tap()
 
+    @property
+    def last_bias(self) -> Float[Tensor, " D"] | None:
+        """What `forward` adds last, and leaves out when `bare`; None where somebody watches the output."""
+        return None if self.output.watched else self.out.bias
+
     def _mix(
         self,
         q_NHE: Float[Tensor, "N H E"],
         k_NHE: Float[Tensor, "N2 H E"],
         v_NHE: Float[Tensor, "N2 H E2"],
         plan: Plan,
-    ) -> Float[Tensor, "N D"]:
-        """Attend within a ragged batch and put the heads together."""
-        return self._join(attend(self.q(q_NHE), self.k(k_NHE), self.v(v_NHE), plan, self._inside()))
+    ) -> Float[Tensor, "N H E2"]:
+        """Attend within a ragged batch."""
+        return attend(self.q(q_NHE), self.k(k_NHE), self.v(v_NHE), plan, self._inside())
 
-    def _mix_projected(self, projected: list[Float[Tensor, "_ _"]], plan: Plan) -> Float[Tensor, "N D"]:
+    def _mix_projected(self, projected: list[Float[Tensor, "_ _"]], plan: Plan) -> Float[Tensor, "N H E2"]:
         """The same of merged projections, which are cut only where somebody watches the parts."""
         if self.q.watched or self.k.watched or self.v.watched:
             return self._mix(*parted(projected, self.sizes), plan)
-        return self._join(attend_projected(projected, self.sizes, plan, self._inside()))
+        return attend_projected(projected, self.sizes, plan, self._inside())
 
     def _mix_kept(
         self, q_BHQE: Float[Tensor, "B H Q E"], kept: Kept, bias: Float[Tensor, "H Q K"] | None
@@ -78,9 +83,9 @@ class MultiHeadAttention(nn.Module):
             mixed_BHQE = dense(q_BHQE, kept.k_BHKE, kept.v_BHKE, kept.added(bias), scale, dropout)
         return self._join(mixed_BHQE.transpose(1, 2))
 
-    def _join(self, mixed: Float[Tensor, "*batch H E2"]) -> Float[Tensor, "*batch D"]:
+    def _join(self, mixed: Float[Tensor, "*batch H E2"], bare: bool = False) -> Float[Tensor, "*batch D"]:
         """Concat(head₁, …, headₕ) Wᴼ."""
-        joined: Tensor = self.output(self.out(self.mixed(mixed).flatten(-2)))
+        joined: Tensor = self.output(applied(self.out, self.mixed(mixed).flatten(-2), bare))
         return joined
 
     def _inside(self) -> Inside:
@@ -106,12 +111,12 @@ class SelfAttention(MultiHeadAttention):
         self.qkv = projection(width, [heads * self.key_size, heads * self.key_size, heads * self.value_size])
         self.rotary = Rotary(self.key_size) if rotary else None
 
-    def forward(self, x_ND: Float[Tensor, "N D"], plan: Plan) -> Float[Tensor, "N D"]:
+    def forward(self, x_ND: Float[Tensor, "N D"], plan: Plan, bare: bool = False) -> Float[Tensor, "N D"]:
         """Let every token look at its own sequence."""
         qkv_NF = self.qkv(self.entered(x_ND))
         if self.rotary is None:
-            return self._mix_projected([qkv_NF], plan)
-        return self._mix(*self._turned(qkv_NF, plan.queries.position_N), plan)
+            return self._join(self._mix_projected([qkv_NF], plan), bare)
+        return self._join(self._mix(*self._turned(qkv_NF, plan.queries.position_N), plan), bare)
 
     def step(
         self, x_RD: Float[Tensor, "R D"], position: int, kept: Kept, sight: Sight
@@ -150,9 +155,11 @@ class CrossAttention(MultiHeadAttention):
         self.query = projection(width, [heads * self.key_size])
         self.kv = projection(width, [heads * self.key_size, heads * self.value_size])
 
-    def forward(self, x_ND: Float[Tensor, "N D"], memory: Float[Tensor, "N2 D"], plan: Plan) -> Float[Tensor, "N D"]:
+    def forward(
+        self, x_ND: Float[Tensor, "N D"], memory: Float[Tensor, "N2 D"], plan: Plan, bare: bool = False
+    ) -> Float[Tensor, "N D"]:
         """Let every token look at the memory of its sequence number."""
-        return self._mix_projected([self.query(self.entered(x_ND)), self.kv(memory)], plan)
+        return self._join(self._mix_projected([self.query(self.entered(x_ND)), self.kv(memory)], plan), bare)
 
     def keep(self, memory: Float[Tensor, "N2 D"], layout: Layout) -> Kept:
         """Keys and values of a memory, computed once for a whole search."""

@@ -176,7 +176,8 @@ def add_norm(x_RD: Tensor, y_RD: Tensor, weight_D: Tensor, bias_D: Tensor, eps: 
     aside = torch.empty(2, rows, dtype=torch.float32, device=x_RD.device)
     shape = _shape(width, 0.0)
     grid = (triton.cdiv(rows, shape["ROWS"]),)
-    _add_norm[grid](x_RD, y_RD, weight_D, bias_D, aside, sum_RD, normed_RD, *aside, rows, EPS=eps, **shape)
+    given = x_RD, y_RD, weight_D, weight_D, bias_D
+    _add_norm[grid](*given, aside, sum_RD, normed_RD, *aside, rows, EPS=eps, MORE=False, **shape)
     return sum_RD, normed_RD
 
 
