@@ -7,9 +7,10 @@
 
 Everybody has the same weights and lines, and both cores. Clients are a second process on loopback, each with one line
 a request, its next one sent when the last is answered. Contenders work in turns, round after round; each figure is the
-median round, and the ratios are what to read. Random weights have no use for an end, so translations there are as long
-as they may be: as many tokens as the source, and ten. The plain server is what one writes first: a route that calls
-`generate` for its line, in a thread of the pool.
+median round, and the ratios are what to read. Who asks alone asks each line twice, of the server and of the translator
+in this process, in alternating order; what the two differ by, line by line, is what serving costs. Random weights have
+no use for an end, so translations there are as long as they may be: as many tokens as the source, and ten. The plain
+server is what one writes first: a route that calls `generate` for its line, in a thread of the pool.
 """
 
 import argparse
@@ -43,7 +44,7 @@ from regard.text.settings import END, PAD, START
 from regard.translator import load
 
 SPARE = 10
-ROW = 5  # requests in a row of one who asks alone
+WARM = 10  # lines asked of both before anybody measures what one alone waits
 RECIPE = """
 [data]
 train = [{{ to = "de", pairs = 1000 }}]
@@ -157,9 +158,8 @@ class Server:
     pid: int
 
     def processor(self) -> float:
-        """Seconds of processor time it has taken."""
-        told = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+        """Seconds of processor time it has taken, all its threads together."""
+        return time.clock_gettime(~self.pid << 3 | 2)  # how Linux numbers the clock of another process
 
     def memory(self) -> float:
         """MiB of memory it has."""
@@ -223,7 +223,7 @@ def plain(run: str, fixed: bool) -> None:
 
 def offline(run: str, lines: Sequence[str]) -> Callable[[], tuple[float, float]]:
     """Lines a second as `regard translate` has them, and seconds of processor time a line."""
-    translator = load(run)
+    translator = load(run, "cpu")
     translator.translate(lines[:32])
 
     def once() -> tuple[float, float]:
@@ -234,21 +234,54 @@ def offline(run: str, lines: Sequence[str]) -> Callable[[], tuple[float, float]]
     return once
 
 
-def alone(run: str, server: Server, lines: Sequence[str], clients: ProcessPoolExecutor) -> tuple[float, float]:
-    """Median milliseconds of one line at a time: asked of the server, and of the translator in this process.
+@dataclass(frozen=True)
+class Lone:
+    """What a line costs that is asked alone, in milliseconds: of the clock, and of the processor."""
 
-    Each is asked a few lines in a row, in turns, the server over one connection that stays open.
+    there: list[tuple[float, float]]
+    """Asked of the server."""
+    here: list[tuple[float, float]]
+    """Asked of the translator in this process."""
+
+    def table(self) -> dict[str, float]:
+        """The median of each, and that of what they differ by, line by line."""
+        pairs = [(one - other, busy - less) for (one, busy), (other, less) in zip(self.there, self.here, strict=True)]
+        found = dict[str, float]()
+        for name, each in (("there", self.there), ("here", self.here), ("apart", pairs)):
+            wall, busy = zip(*each, strict=True)
+            found |= {name: statistics.median(wall), f"{name}_processor": statistics.median(busy)}
+        return found
+
+
+def alone(run: str, server: Server, lines: Sequence[str]) -> Lone:
+    """Ask one line at a time, each of both, over one connection that stays open.
+
+    The server's workers have one thread, and so has the call in this process for a lone line: both have the same
+    engine on the same number of threads, and wait while the other works. Who is first changes from line to line.
     """
-    translator = load(run)
-    here, there = list[float](), list[float]()
-    for at in range(0, len(lines), ROW):
-        some = lines[at : at + ROW]
-        for line in some:
-            begin = time.perf_counter()
-            translator.translate([line])
-            here.append(1000 * (time.perf_counter() - begin))
-        there += clients.submit(load_server, server, some, 1, {}).result().milliseconds
-    return statistics.median(there), statistics.median(here)
+    translator, client = load(run, "cpu"), Client(server.port)
+
+    def here(line: str) -> tuple[float, float]:
+        busy, begin = time.process_time(), time.perf_counter()
+        translator.translate([line])
+        return 1000 * (time.perf_counter() - begin), 1000 * (time.process_time() - busy)
+
+    def there(line: str) -> tuple[float, float]:
+        busy = server.processor()
+        client.ask(_request(line, {}))
+        while not client.hear():
+            pass
+        return 1000 * (time.perf_counter() - client.begin), 1000 * (server.processor() - busy)
+
+    for line in lines[:WARM]:
+        here(line), there(line)
+    found = Lone([], [])
+    for number, line in enumerate(lines):
+        first, second = (found.there, there), (found.here, here)
+        for times, ask in (first, second) if number % 2 else (second, first):
+            times.append(ask(line))
+    client.socket.close()
+    return found
 
 
 def memory(run: str, lines: Sequence[str], requests: int) -> None:
@@ -283,7 +316,7 @@ def compare(told: argparse.Namespace, run: str, lines: Sequence[str]) -> dict[st
             paces.append(once())
             found.append(ask(mine, lines, told.clients))
             peers.append(ask(other, lines[: told.plainly], told.clients))
-        lone, here = alone(run, mine, lines[: told.alone], clients)
+        lone = alone(run, mine, lines[: told.alone])
         plain_lone = statistics.median(ask(other, lines[: told.alone], 1).milliseconds)
     pairs = list(zip(found, paces, strict=True))
     ours_pace, their_pace = (statistics.median(each.pace for each in every) for every in (found, peers))
@@ -296,23 +329,26 @@ def compare(told: argparse.Namespace, run: str, lines: Sequence[str]) -> dict[st
         "client_processor": statistics.median(one.client / (one.client + one.server) for one in found),
         "of_plain": ours_pace / their_pace,
         "percentiles": [[each.percentile(share) for share in (0.5, 0.95, 0.99)] for each in (found[-1], peers[-1])],
-        "alone": [lone, here, plain_lone],
+        "alone": {**lone.table(), "plain": plain_lone},
     }
 
 
 def show(found: dict[str, Any]) -> None:
     """What was found, for a reader."""
     ours, theirs = ("  ".join(f"{each:8.0f}" for each in line) for line in found["percentiles"])
-    lone, here, plain_lone = found["alone"]
+    lone = found["alone"]
     print("                          lines/s   p50 ms    p95 ms    p99 ms   one at a time, p50 ms")
-    print(f"offline                  {found['offline']:8.1f}  {'':30}{here:8.1f}")
-    print(f"regard serve             {found['served']:8.1f}  {ours}  {lone:8.1f}")
-    print(f"FastAPI + HF generate    {found['plain']:8.1f}  {theirs}  {plain_lone:8.1f}")
+    print(f"offline                  {found['offline']:8.1f}  {'':30}{lone['here']:8.1f}")
+    print(f"regard serve             {found['served']:8.1f}  {ours}  {lone['there']:8.1f}")
+    print(f"FastAPI + HF generate    {found['plain']:8.1f}  {theirs}  {lone['plain']:8.1f}")
     busy = found["of_offline_processor"]
     print(f"served / offline {found['of_offline']:.2f} ({busy:.2f} by processor time of the server alone)")
     print(f"the clients took {found['client_processor']:.1%} of the processor time of both")
     print(f"served / plain {found['of_plain']:.2f}")
-    print(f"a lone request takes {lone - here:+.1f} ms beside the call in this process")
+    print(
+        f"a lone request takes {lone['apart']:+.1f} ms beside the call in this process, the median of pairs; of the "
+        f"processor {lone['there_processor']:.1f} beside {lone['here_processor']:.1f}, {lone['apart_processor']:+.1f}"
+    )
 
 
 def main() -> None:
@@ -324,7 +360,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=512)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--alone", type=int, default=20, help="lines asked one at a time")
+    parser.add_argument("--alone", type=int, default=40, help="lines asked one at a time")
     parser.add_argument("--plainly", type=int, default=64, help="lines a plain server is asked in a round")
     parser.add_argument("--memory", type=int, default=0, help="requests over which memory is watched, and nothing else")
     parser.add_argument("--json", action="store_true")
