@@ -5,7 +5,7 @@
     python bench/train.py --only regard,marian --precision bfloat16
 
 Everybody trains on the same sentences with AdamW. Ours come through the product's own stream of batches and its own
-update; the others through a `DataLoader` that sorts by length and pads, with a worker of its own, as their users write
+update; the others through a `DataLoader` that sorts by length and pads, with workers of its own, as their users write
 it. tok/s counts real target tokens. `idle` is the share of the time in which CUDA had nothing to do.
 """
 
@@ -14,6 +14,8 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -178,7 +180,12 @@ def theirs(pairs: Pairs, asked: argparse.Namespace, device: torch.device, precis
             return steps.marian_logits(model, source, target)
 
     optimiser = AdamW(model.parameters(), RATE, (0.9, 0.98), 1e-9, fused=True)
-    loader = DataLoader(Padded(pairs, asked.tokens), None, num_workers=1, pin_memory=device.type == "cuda")
+    loader = DataLoader(
+        Padded(pairs, asked.tokens),
+        None,
+        num_workers=4 if device.type == "cuda" else 1,
+        pin_memory=device.type == "cuda",
+    )
     source = endless(loader)
     dtype = None if precision == "float32" else torch.bfloat16
 
@@ -245,6 +252,9 @@ def ready(asked: argparse.Namespace, device: torch.device, precision: str) -> li
         "marian": lambda: theirs(pairs, asked, device, precision, "marian"),
     }
     contenders = []
+    if "marian" in asked.only and find_spec("transformers"):
+        # It registers types with torch, after which everything compiled before would be compiled once more.
+        import_module("transformers.models.marian")
     for name in asked.only.split(","):
         begin, before = time.perf_counter(), torch.cuda.memory_allocated() if device.type == "cuda" else 0
         each = Contender(name, makers[name]())
