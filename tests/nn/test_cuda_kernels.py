@@ -82,6 +82,18 @@ def add_norm(dropout: float, biased: bool) -> float:
     return furthest([stream, normed, *(one for one, _ in both)], [expected, after, *(other for _, other in both)])
 
 
+def bias_relu(rows: int, width: int) -> float:
+    """The same of a bias and what is cut off behind it."""
+    from regard.nn.cuda import bias as kernels
+
+    h, bias, d_out = drawn(rows, width), drawn(width), drawn(rows, width).detach()
+    mine = [each.detach().requires_grad_() for each in (h, bias)]
+    expected, out = (h + bias).relu(), kernels.bias_relu(*mine)
+    for each in (expected, out):
+        torch.autograd.backward(each, d_out)
+    return furthest([out, *(x.grad for x in mine if x.grad is not None)], [expected, h.grad, bias.grad])
+
+
 def loss() -> float:
     """The same of the loss."""
     from regard.nn.cuda import loss as kernels
@@ -199,6 +211,8 @@ def everything() -> dict[str, float]:
         "sum and norm": add_norm(0.0, False),
         "sum and norm with dropout": add_norm(0.3, False),
         "sum with a bias and norm": add_norm(0.3, True),
+        "bias and cut": bias_relu(37, WIDTH),
+        "bias and cut, wide": bias_relu(50, 300),
         "loss": loss(),
         "a first step": own_step(1, 0),
         "a step": own_step(1, 5),

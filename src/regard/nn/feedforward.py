@@ -10,9 +10,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from regard.nn.cuda import HAVE_TRITON, serves
 from regard.nn.dropout import Dropout
 from regard.nn.linear import applied, projection
 from regard.nn.tap import Tap
+
+if HAVE_TRITON:
+    from regard.nn.cuda import bias
 
 
 class FeedForward(nn.Module):
@@ -34,7 +38,10 @@ class FeedForward(nn.Module):
 
     def forward(self, x_ND: Float[Tensor, "N D"], bare: bool = False) -> Float[Tensor, "N D"]:
         """Transform each token by itself."""
-        inner_NF = self.inner(self.bend(self.widen(x_ND)))
+        if self.bend is functional.relu and serves(x_ND):
+            inner_NF = self.inner(bias.bias_relu(applied(self.widen, x_ND, bare=True), self.widen.bias))
+        else:
+            inner_NF = self.inner(self.bend(self.widen(x_ND)))
         return applied(self.narrow, self.drop(inner_NF), bare)
 
 
