@@ -11,7 +11,9 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
-PROGRAMS = 528  # four for each of an H200's multiprocessors
+FORTH, WARPS = 2048, 4  # numbers a program looks at together
+BACK, BACK_WARPS = 2048, 4
+PROGRAMS = 528  # on the way back: four for each of an H200's multiprocessors
 
 
 @triton.jit
@@ -100,17 +102,17 @@ def _add_norm_backward(
         tl.store(at + 2 * further, tl.sum(d_more, 0)[None, :], mask=column < WIDTH)
 
 
-def _shape(width: int, dropout: float) -> dict[str, int | float]:
-    """Tiles of whole rows, some 4,096 numbers each, and the dice in 24 bits."""
-    block = triton.next_power_of_2(width)
-    threshold = round(dropout * 2**24)
+def _shape(width: int, dropout: float, back: bool = False) -> dict[str, int | float]:
+    """Tiles of whole rows, and the dice in 24 bits."""
+    block, threshold = triton.next_power_of_2(width), round(dropout * 2**24)
+    numbers, warps = (BACK, BACK_WARPS) if back else (FORTH, WARPS)
     return {
         "WIDTH": width,
         "BLOCK": block,
-        "ROWS": max(1, 2048 // block),
+        "ROWS": max(1, numbers // block),
         "THRESHOLD": threshold,
         "GROWN": 2**24 / (2**24 - threshold),
-        "num_warps": 4,
+        "num_warps": warps,
     }
 
 
@@ -157,7 +159,7 @@ def _gradients(
     flows = d_stream is not None
     wrap_triton(_add_norm_backward)[(PROGRAMS,)](
         d_stream if flows else d_normed, d_normed, stream_ND, weight_D, seed, mean_N, inverse_N, dx_ND, dy_ND, sums,
-        rows, FLOWS=flows, MORE=biased, **_shape(width, dropout),
+        rows, FLOWS=flows, MORE=biased, **_shape(width, dropout, back=True),
     )  # fmt: skip
     return dx_ND, dy_ND, sums.sum(1)
 
