@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
+from rich.console import Console
 
 from regard.race.board import Leaderboard
 from regard.race.budget import Budget
@@ -20,6 +21,7 @@ from regard.race.judging import RESULT, Result, by_length, linked_pairs
 from regard.race.picture import sheet
 from regard.race.report import write_race
 from regard.race.summary import beside_published, markdown, rows_of
+from regard.race.summary import by_length as lengths_table
 from regard.recipe import parse
 from regard.train.events import Finished, Started
 
@@ -228,9 +230,35 @@ def test_the_report_holds_every_contender_and_needs_no_network(run_race: Run, tm
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert png.read_bytes()[:4] == b"\x89PNG"
     assert [each["name"] for each in json.loads(told.read_text())["results"]] == [each.name for each in results]
-    assert table.read_text().strip() == markdown(rows_of(results))
+    assert table.read_text() == f"{markdown(rows_of(results))}\n\n{lengths_table(rows_of(results))}\n"
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert {"lengths.svg", "learning.svg", "map-soft.svg", "map-attention.svg"} <= names
+
+
+def test_the_tables_of_a_document_mark_the_best_and_tell_every_length(run_race: Run) -> None:
+    results = results_of(run_race)
+    good, bad = (
+        replace(results[0], name=name, aer=aer, scores=dict.fromkeys(results[0].scores, score))
+        for name, aer, score in (("good", 0.5, 80.0), ("bad", 0.25, 20.0))
+    )
+    table = markdown(rows_of([bad, good])).splitlines()
+    assert table[2].startswith("| bad | 20.0 | 20.0 | 20.0 | **0.250** |")
+    assert table[3].startswith("| good | **80.0** | **80.0** | **80.0** | 0.500 |")
+    head, _, row = lengths_table(rows_of([good])).splitlines()
+    assert head.startswith("| source words | ")
+    assert row.split(" | ")[1:] == [
+        *(f"{each.exact:.1f}" for each in good.groups[:-1]),
+        f"{good.groups[-1].exact:.1f} |",
+    ]
+
+
+def test_thin_lines_keep_their_colour_in_the_picture() -> None:
+    """A heat map's hundreds of colours leave none in a palette for them."""
+    many, line = Figure(figsize=(2, 2)), Figure(figsize=(2, 2))
+    many.add_axes((0, 0, 1, 1)).imshow([[x * y for x in range(40)] for y in range(40)])
+    line.add_axes((0, 0, 1, 1)).plot([0, 1], [0, 1], color="#ff00ff", linewidth=3)
+    picture = Image.open(io.BytesIO(sheet([[many, line]], width=600))).convert("RGB")
+    assert any(colour == (255, 0, 255) for _, colour in picture.getcolors(maxcolors=10**6) or [])
 
 
 def test_the_board_ranks_by_score_and_says_in_lines_what_lasts(run_race: Run) -> None:
@@ -247,3 +275,17 @@ def test_the_board_ranks_by_score_and_says_in_lines_what_lasts(run_race: Run) ->
     assert scores == sorted(scores, reverse=True)
     assert board.ranked()[-1].name == "late"
     assert board.table().row_count == 4
+
+
+def test_a_long_reason_leaves_the_columns_of_the_board_theirs(run_race: Run) -> None:
+    board = Leaderboard([*run_race[2], "late"], Budget("tokens", 900), io.StringIO(), live=False)
+    for name, told in run_race[2].items():
+        board.show(name, told[-1])
+    board.show("late", Failed("no room, " * 40 + "at all"))
+    console = Console(file=io.StringIO(), width=100)
+    console.print(board.table())
+    assert isinstance(console.file, io.StringIO)
+    said = console.file.getvalue()
+    assert all(head in said for head in Leaderboard.HEADS)
+    assert "late is out: no room" in said
+    assert "at all" in said

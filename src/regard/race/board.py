@@ -25,6 +25,8 @@ class Lane:
 
     name: str
     state: str = "waits"
+    fault: str = ""
+    """Why it is out of the race, if it is."""
     progress: Progress | None = None
     flops_per_token: float = 0.0
     loss: float | None = None
@@ -48,7 +50,7 @@ class Lane:
                 self.state, self.result = "done" if happened.fresh else "done before", happened.result
                 self.loss, self.bleu = happened.result.loss, happened.result.scores["BLEU"]
             case Failed():
-                self.state = f"out: {happened.reason}"
+                self.state, self.fault = "out", happened.reason
 
     def share(self, budget: Budget) -> float:
         """How much of its budget is spent."""
@@ -120,7 +122,8 @@ class Leaderboard:
         elif self._worth_a_line(name, happened):
             told = zip(self.HEADS[2:], lane.cells(self.budget)[2:], strict=True)
             line = "  ".join(f"{head} {value}" for head, value in told if value != "–")
-            print(f"{name} {lane.state}  {line}", file=self.stream, flush=True)
+            state = f"{lane.state}: {lane.fault}" if lane.fault else lane.state
+            print(f"{name} {state}  {line}", file=self.stream, flush=True)
 
     def ranked(self) -> list[Lane]:
         """The lanes, the best first; who has not begun stands last."""
@@ -135,9 +138,12 @@ class Leaderboard:
 
     def table(self) -> Table:
         """The board as a terminal shows it."""
-        table = Table(title=f"the race: {self.budget} each", box=None, padding=(0, 2, 0, 0), header_style="dim")
+        table = Table(title=f"the race: {self.budget} each", box=None, padding=(0, 1, 0, 0), header_style="dim")
         for head in self.HEADS:
             table.add_column(head, justify="left" if head in ("contender", "state") else "right", no_wrap=True)
+        # Below the table, where it has room and leaves the columns theirs.
+        table.caption = "\n".join(f"{lane.name} is out: {lane.fault}" for lane in self.lanes.values() if lane.fault)
+        table.caption_justify, table.caption_style = "left", ""
         for lane in self.ranked():
             table.add_row(*lane.cells(self.budget), style="bold" if lane.state == "trains" else "")
         return table

@@ -25,7 +25,7 @@ def sheet(rows: Sequence[Sequence[Figure]], width: int = WIDTH) -> bytes:
             x += each.width + GAP
         y += line[0].height + GAP
     stream = io.BytesIO()
-    whole.quantize(256).save(stream, "PNG", optimize=True)  # flat colours: a third of the bytes
+    whole.save(stream, "PNG", optimize=True)  # a palette would be smaller, and turn a thin line's colour into grey
     return stream.getvalue()
 
 

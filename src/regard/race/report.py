@@ -15,7 +15,7 @@ from regard.plot.style import INK
 from regard.race.budget import Budget
 from regard.race.judging import Map, Result
 from regard.race.picture import sheet
-from regard.race.summary import HEADS, Row, beside_published, best, markdown, rows_of
+from regard.race.summary import HEADS, Row, beside_published, best, by_length, markdown, rows_of, span
 from regard.score import Alignment
 from regard.train import page
 
@@ -29,13 +29,13 @@ ENOUGH = 10.0  # percent of sentences right to the letter, from which on they ar
 def write_race(folder: Path, budget: Budget, results: Sequence[Result]) -> tuple[Path, ...]:
     """Write the report of a race into its folder."""
     rows = rows_of(results)
-    learning, by_length, maps = _learning(rows), _by_length(rows), _maps(rows)
-    figures = {"lengths": by_length, "learning": learning, **{f"map-{name}": each for name, each in maps.items()}}
+    learning, falling, maps = _learning(rows), _by_length(rows), _maps(rows)
+    figures = {"lengths": falling, "learning": learning, **{f"map-{name}": each for name, each in maps.items()}}
     for name, figure in figures.items():
         save(figure, folder / FIGURES / f"{name}.svg")
     sections = [
         ("Results", page.table(f"Each spent {budget}; the best BLEU is bold.", HEADS, _cells(rows), best(rows))),
-        ("Quality against length", _figure(by_length, "Quality by length of the source", 1) + _lengths_table(rows)),
+        ("Quality against length", _figure(falling, "Quality by length of the source", 1) + _lengths_table(rows)),
         ("Learning", _figure(learning, "Validation loss over target tokens and over time", 2)),
         ("Where they look", _shown(maps, rows)),
         ("The lectures' table, with our rows", page.table(
@@ -51,10 +51,10 @@ def write_race(folder: Path, budget: Budget, results: Sequence[Result]) -> tuple
     write_whole(html, page.page("The race", lead, sections).encode())
     pairs = list(maps.values())
     rest = [pairs[at : at + ABREAST] for at in range(0, len(pairs), ABREAST)]
-    write_whole(folder / PNG, sheet([[by_length, learning], *rest]))
+    write_whole(folder / PNG, sheet([[falling, learning], *rest]))
     told = {"budget": asdict(budget), "results": [asdict(each) for each in results]}
     write_whole(folder / JSON, json.dumps(told, ensure_ascii=False, indent=1).encode())
-    write_whole(folder / TABLE, (markdown(rows) + "\n").encode())
+    write_whole(folder / TABLE, f"{markdown(rows)}\n\n{by_length(rows)}\n".encode())
     return html, folder / PNG, folder / JSON, folder / TABLE
 
 
@@ -75,7 +75,7 @@ def _by_length(rows: Sequence[Row]) -> Figure:
         return _mean([getattr(each.groups[at], score) for each in row.results])
 
     systems = [Quality(row.name, [quality(row, at) for at in range(len(groups))]) for row in rows]
-    return lengths([_label(each.least, each.most) for each in groups], [each.mean for each in groups], systems, name)
+    return lengths([span(each.least, each.most) for each in groups], [each.mean for each in groups], systems, name)
 
 
 def _lengths_table(rows: Sequence[Row]) -> str:
@@ -84,7 +84,7 @@ def _lengths_table(rows: Sequence[Row]) -> str:
     heads = ("source words", "sentences", *(row.name for row in rows))
     cells = [
         [
-            _label(group.least, group.most),
+            span(group.least, group.most),
             f"{group.sentences:,}",
             *(_both([each.groups[at] for each in row.results]) for row in rows),
         ]
@@ -166,10 +166,6 @@ def _facts(rows: Sequence[Row], budget: Budget) -> list[tuple[str, str]]:
         ("memory", "of the device, or on a CPU of the whole process, torch and its libraries with it"),
         ("alignment error rate", "links read where they are best on validation text; lower is better"),
     ]
-
-
-def _label(least: int, most: int) -> str:
-    return f"{least}–{most}" if most > least else str(least)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -44,9 +44,17 @@ class Row:
         """The mean, with the spread where there is one."""
         return _spread([each.scores[score] for each in self.results], 1)
 
+    def exact(self, group: int) -> float:
+        """Sentences of a group of like length that are right to the letter, in percent, mean over the seeds."""
+        return fmean(each.groups[group].exact for each in self.results)
+
+    def rates(self) -> list[float]:
+        """Alignment error rates, of seeds that have one."""
+        return [each.aer for each in self.results if each.aer is not None]
+
     def cells(self) -> list[str]:
         """What stands under `HEADS`."""
-        rates = [each.aer for each in self.results if each.aer is not None]
+        rates = self.rates()
         memory = [each.memory for each in self.results if each.memory is not None]
 
         def over(name: str) -> float:
@@ -91,9 +99,39 @@ def best(rows: Sequence[Row]) -> int:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The table as a document has it."""
-    lines = ["| " + " | ".join(HEADS) + " |", "|---" + "|--:" * (len(HEADS) - 1) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(row.cells()) + " |" for row in rows)])
+    """The table as a document has it; the best of every score, and of the error rate, is bold."""
+    table = [row.cells() for row in rows]
+    for head, at in _winners(rows).items():
+        column = HEADS.index(head)
+        table[at][column] = f"**{table[at][column]}**"
+    return _lines(HEADS, table)
+
+
+def by_length(rows: Sequence[Row]) -> str:
+    """Exact match in percent by source words, as a document has it: a row a contender, a column a group."""
+    groups = rows[0].first.groups
+    heads = ("source words", *(span(each.least, each.most) for each in groups))
+    return _lines(heads, [[row.name, *(f"{row.exact(at):.1f}" for at in range(len(groups)))] for row in rows])
+
+
+def span(least: int, most: int) -> str:
+    """Lengths from one to another."""
+    return f"{least}–{most}" if most > least else str(least)
+
+
+def _winners(rows: Sequence[Row]) -> dict[str, int]:
+    """By heading, the row that is best in it."""
+    found = {}
+    for score, head in zip(SCORES, HEADS[1:], strict=False):
+        means = [row.mean(score) for row in rows]
+        found[head] = means.index(max(means))
+    rates = {at: fmean(row.rates()) for at, row in enumerate(rows) if row.rates()}
+    return {**found, "AER": min(rates, key=lambda at: rates[at])} if rates else found
+
+
+def _lines(heads: Sequence[str], table: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(heads) + " |", "|---" + "|--:" * (len(heads) - 1) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(cells) + " |" for cells in table)])
 
 
 def _spread(values: Sequence[float], digits: int) -> str:
