@@ -95,18 +95,31 @@ def bias_relu(rows: int, width: int) -> float:
 
 
 def loss() -> float:
-    """The same of the loss."""
+    """The same of the loss, apart from its gradient and together with it."""
     from regard.nn.cuda import loss as kernels
 
-    scores, labels = drawn(7, 531), torch.tensor([5, 0, -1, 530, 7, 8, -1], device=DEVICE)
+    scores, labels = drawn(7, 8531), torch.tensor([5, 0, -1, 8530, 7, 8, -1], device=DEVICE)
     expected, _ = _losses(scores, labels, 0.1)
     torch.autograd.backward(expected.sum() * 0.5)
-    (losses, totals), gradient = torch.empty(2, 7, device=DEVICE), torch.empty(7, 531, device=DEVICE)
-    told = {"SMOOTHING": 0.1, "V": 531, "BLOCK": 128}
-    kernels._losses[(7,)](scores.detach(), labels, losses, totals, 531, **told)
-    half = torch.tensor(0.5, device=DEVICE)
-    kernels._gradient[(7, 5)](scores.detach(), labels, totals, half, gradient, 531, **told)
-    return furthest([losses, gradient], [expected, scores.grad])
+    losses, totals = kernels.losses(scores.detach(), labels, 0.1)
+    apart = kernels.gradient(scores.detach(), labels, totals, torch.tensor(0.5, device=DEVICE), 0.1)
+    same, whole = kernels.losses_and_gradient(scores.detach(), labels, 0.1)
+    return furthest([losses, apart, same, whole / 2], [expected, scores.grad, expected, scores.grad])
+
+
+def loss_of_a_product(biased: bool) -> float:
+    """The same of the loss of states, by way of scores."""
+    from regard.nn.cross_entropy import _from_product
+
+    states, weight, bias, labels = drawn(7, WIDTH), drawn(531, WIDTH), drawn(531), torch.arange(-1, 6, device=DEVICE)
+    mine = [each.detach().requires_grad_() for each in (states, weight, bias)]
+    expected = _losses(functional.linear(states, weight, bias if biased else None), labels, 0.1)[0].sum()
+    got = _from_product(mine[0], mine[1], mine[2] if biased else None, labels, 0.1)
+    for each in (expected, got):
+        torch.autograd.backward(each * 0.1)
+    wanted = [states.grad, weight.grad, bias.grad][: 2 + biased]
+    off = furthest([x.grad for x in mine if x.grad is not None], wanted)
+    return max(off, float((expected - got).abs() / expected))
 
 
 def own_step(beams: int, older: int) -> float:
@@ -214,6 +227,8 @@ def everything() -> dict[str, float]:
         "bias and cut": bias_relu(37, WIDTH),
         "bias and cut, wide": bias_relu(50, 300),
         "loss": loss(),
+        "loss of a product": loss_of_a_product(False),
+        "loss of a product with a bias": loss_of_a_product(True),
         "a first step": own_step(1, 0),
         "a step": own_step(1, 5),
         "a step of beams": own_step(5, 30),

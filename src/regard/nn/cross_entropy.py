@@ -39,18 +39,20 @@ def fused_cross_entropy(
 ) -> Float[Tensor, ""]:
     """The loss of states scored against a vocabulary, summed; the scores of all tokens never exist at once.
 
-    What is compiled does without the chunks: there the scores exist, in the precision of the products, and the loss
-    reads them once.
+    What is compiled does without the chunks: there the scores exist, in the precision of the products. With Triton
+    their gradient is made with the loss, while they are at hand.
     """
     device = states_ND.device.type
-    if torch.compiler.is_compiling():
+    at_once = serves(states_ND) and torch.is_grad_enabled()
+    if torch.compiler.is_compiling() and not at_once:
         return smoothed_cross_entropy(functional.linear(states_ND, weight_VD, bias_V), labels_N, smoothing)
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         states_ND, weight_VD = states_ND.to(dtype), weight_VD.to(dtype)
         bias_V = None if bias_V is None else bias_V.to(dtype)
     with torch.autocast(device, enabled=False):
-        return _from_states(states_ND, weight_VD, bias_V, labels_N, smoothing)
+        made = _from_product if torch.compiler.is_compiling() else _from_states
+        return made(states_ND, weight_VD, bias_V, labels_N, smoothing)
 
 
 def _losses(logits_NV: Tensor, labels_N: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
@@ -121,6 +123,27 @@ class _FromScores(torch.autograd.Function):
         return gradient_NV, None, None
 
 
+class _FromProduct(torch.autograd.Function):
+    """All scores at once, and their gradient with the loss; what that is multiplied by is left for smaller tensors."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, states_ND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, labels_N: Tensor, smoothing: float
+    ) -> Tensor:
+        logits_NV = functional.linear(states_ND, weight_VD, bias_V)
+        losses_N, d_logits_NV = kernels.losses_and_gradient(logits_NV, labels_N, smoothing)
+        ctx.save_for_backward(states_ND, weight_VD, d_logits_NV)
+        ctx.bias = None if bias_V is None else bias_V.dtype
+        loss: Tensor = losses_N.sum()
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
+        (states_ND, weight_VD, d_logits_NV), scale = ctx.saved_tensors, gradients[0]
+        d_bias_V = None if ctx.bias is None else (d_logits_NV.sum(0, dtype=torch.float32) * scale).to(ctx.bias)
+        return (d_logits_NV @ weight_VD) * scale, (d_logits_NV.t() @ states_ND) * scale, d_bias_V, None, None
+
+
 class _FromStates(torch.autograd.Function):
     """Some rows at a time: scores, loss, and at once the gradients, so that no score outlives its rows."""
 
@@ -177,4 +200,5 @@ def _rows_of(tokens: int, vocabulary: int, device: torch.device) -> Iterator[sli
 
 
 _from_scores: Callable[[Tensor, Tensor, float], Tensor] = _FromScores.apply
+_from_product: Callable[[Tensor, Tensor, Tensor | None, Tensor, float], Tensor] = _FromProduct.apply
 _from_states: Callable[[Tensor, Tensor, Tensor | None, Tensor, float], Tensor] = _FromStates.apply
