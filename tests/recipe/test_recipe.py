@@ -186,6 +186,19 @@ def test_sampling_is_refused_where_there_are_no_subwords() -> None:
         parse(SMALL, ["text.kind=word", "text.sampling=0.1"])
 
 
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("train.tokens=auto2", "train.tokens = 'auto2': must be a whole number > 0 or 'auto'; did you mean 'auto'?"),
+        ("train.compile=yes", "train.compile = 'yes': must be true or false or 'auto'"),
+    ],
+)
+def test_a_setting_of_two_kinds_is_refused_once(told: str, said: str) -> None:
+    with pytest.raises(ValueError, match="must be") as refused:
+        parse(SMALL, [told])
+    assert str(refused.value) == f"recipe: {said}"
+
+
 def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(ValueError) as refused:
         parse(SMALL, ["train.stepz=3", "model.widht=4"])

@@ -14,7 +14,9 @@ def describe(error: ValidationError) -> str:
     """All problems of a recipe at once, one line each."""
     problems = error.errors(include_url=False)
     deepest = [each for each in problems if not _is_consequence(each, problems)]
-    unique = list(dict.fromkeys(_sentence(each) for each in deepest))
+    said = dict.fromkeys(_sentence(each) for each in deepest)
+    # A setting that may be one thing or another was refused as each of them; the sentence with a hint says it all.
+    unique = [each for each in said if not any(other != each and other.startswith(each) for other in said)]
     if len(unique) == 1:
         return unique[0]
     return f"{len(unique)} problems\n" + "\n".join(f"  {each}" for each in unique)
@@ -83,7 +85,7 @@ def _path(location: tuple[int | str, ...]) -> str:
     steps = [str(step) for place, step in enumerate(location) if not (place > 1 and step in kinds)]
     if _family(location):
         del steps[1]
-    noise = ("constrained-int", "literal[", "function-", "tagged-union")
+    noise = ("constrained-int", "bool", "literal[", "function-", "tagged-union")
     return ".".join(step for step in steps if not step.startswith(noise))
 
 
