@@ -106,6 +106,8 @@ def test_evaluate_takes_the_recipes_test_text_or_files_and_compares(desk: Path) 
         (["evaluate", "run", "--source", "in.en", "--reference", "short"], "in.en has 20 lines but short has 1"),
         (["evaluate", "run", "--source", "short", "--reference", "short", "--against", "in.en"], "in.en has 20 lines"),
         (["evaluate", "nowhere"], "nowhere"),
+        (["evaluate", "run", "--metric", "beauty"], "no metric is called 'beauty'"),
+        (["evaluate", "run", "--against", "nowhere"], "nowhere"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else None,
 )

@@ -51,7 +51,7 @@ def test_a_reader_that_leaves_ends_it_quietly(memorised: Path, tmp_path: Path) -
     process.stdout.close()
     process.stdout = None
     _, complaint = process.communicate(timeout=600)
-    assert complaint == b""
+    assert (process.returncode, complaint) == (0, b"")
 
 
 def test_no_line_is_lost_whatever_is_in_it(memorised: Path) -> None:
@@ -75,7 +75,14 @@ def test_no_line_is_lost_whatever_is_in_it(memorised: Path) -> None:
         (["RUN", "--device", "gpu"], "there is no device 'gpu' here"),
         (["RUN", "--nbest", "9"], "a beam of 3 does not give 9"),
         (["RUN", "--terms", "bad.tsv"], "bad.tsv, line 2: 'no tab here' is no term"),
-        (["RUN", "--constraints", "bad.tsv"], "bad.tsv has 2 lines, but there are more to translate"),
+        (["RUN", "--constraints", "bad.tsv"], "bad.tsv has fewer lines than there are to translate"),
+        (["RUN", "--constraints", "four.txt"], "four.txt has more lines than there were to translate"),
+        (["RUN", "--prefix", "@four.txt"], "four.txt has more lines than there were to translate"),
+        (["RUN", "--constraints", "four.txt", "--sample"], "not by --sample or --mbr"),
+        (["RUN", "--length-penalty", "nan"], "length_penalty is a number, not nan"),
+        (["RUN", "--sample", "--temperature", "inf"], "a temperature is above 0, not inf"),
+        (["RUN", "--min-length", "8", "--max-length", "4"], "at least 8 tokens and at most 4"),
+        (["RUN", "--quantize", "int8", "--dtype", "bfloat16"], "leave --dtype bfloat16 out"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else None,
 )
@@ -84,6 +91,7 @@ def test_what_a_user_can_mend_is_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("bad.tsv").write_text("a\tb\nno tab here\n", encoding="utf-8")
+    Path("four.txt").write_text("a\n" * 4, encoding="utf-8")
     command = ["translate", *(str(memorised) if word == "RUN" else word for word in words)]
     said = CliRunner().invoke(app, command, input="a\nb\nc\n")
     assert isinstance(said.exception, ValueError | OSError)
@@ -112,7 +120,8 @@ def test_json_has_everything(memorised: Path) -> None:
     assert (first["source"], first["text"], len(first["nbest"])) == (source, target, 2)
     assert first["logprob"] == pytest.approx(sum(first["token_logprobs"]))
     assert first["alignment"]
-    assert second["text"] == ""
+    assert (second["text"], second["alignment"]) == ("", [])
+    assert all("alignment" not in json.loads(line) for line in translate(memorised, f"{source}\n\n", "--json"))
 
 
 def test_files_beside_the_text_say_what_must_and_must_not_appear(memorised: Path, tmp_path: Path) -> None:

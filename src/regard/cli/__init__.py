@@ -98,6 +98,11 @@ def main() -> None:
         # Whoever read our output has left; point stdout elsewhere so that closing it at exit cannot fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except SystemExit as leaving:
+        # Typer has met the reader's leaving before us and calls it a failure, which it is not: `regard … | head`.
+        if isinstance(leaving.__context__, BrokenPipeError):
+            leaving.code = 0
+        raise
     except KeyboardInterrupt:
         _say("stopped")
         sys.exit(130)

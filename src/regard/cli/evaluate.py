@@ -1,13 +1,14 @@
 """`regard evaluate`: translate a test set and score it."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli.streams import counting, existing
-from regard.cli.translate import Batch, Beam, Device, Dtype, Penalty, Quantize, Run
+from regard.cli.translate import Batch, Beam, Device, Dtype, Penalty, Quantize, Run, precision_of
 
 if TYPE_CHECKING:
     from regard.translator import Options, Translator
@@ -57,20 +58,23 @@ def evaluate(
     from regard.translator import load
     from regard.translator.evaluation import evaluate as judge
 
-    precision = quantize or dtype
+    precision, metrics = precision_of(dtype, quantize), metric or _DEFAULT
     sources, references = _texts(run, source, reference or [])
+    _check(metrics, tokenize)  # before a long translation, not after it
+    other = _lines(against, len(sources)) if against and not Path(against).is_dir() else None
     translator = load(run, device, precision)
     told = {"beam": beam, "length_penalty": length_penalty, "tokens": batch}
     options = translator.options.told(**{name: value for name, value in told.items() if value is not None})
     said = _translated(translator, sources, options)
-    other = _other(against, sources, (device, precision), told) if against else None
+    if against and other is None:
+        other = _other(against, sources, (device, precision), told)
     if output:
         Path(output).write_text("".join(f"{line}\n" for line in said), encoding="utf-8")
     found = judge(
         sources,
         said,
         references,
-        metric or _DEFAULT,
+        metrics,
         tokenize=tokenize,
         against=other,
         search=options.signature,
@@ -108,16 +112,28 @@ def _translated(translator: "Translator", sources: list[str], options: "Options"
         return [each.line for each in translator.stream(sources, options, count)]
 
 
-def _other(against: str, sources: list[str], machine: tuple[str, str], told: dict[str, Any]) -> list[str]:
-    """What another system says: a run, searched in the same way, or the lines of a file."""
+def _check(metrics: Sequence[str], tokenize: str) -> None:
+    """Refuse metrics and tokenizers that there are not."""
+    from regard.score import score
+
+    for name in metrics:
+        score(name, ["a"], [["a"]], tokenize=tokenize)
+
+
+def _lines(against: str, many: int) -> list[str]:
+    """What another system said, from a file."""
     from regard.score import read_lines
+
+    lines = read_lines(against)
+    if len(lines) != many:
+        raise ValueError(f"{against} has {len(lines)} lines, but there are {many} to compare with")
+    return lines
+
+
+def _other(against: str, sources: list[str], machine: tuple[str, str], told: dict[str, Any]) -> list[str]:
+    """What another run says, searched in the same way."""
     from regard.translator import load
 
-    if not Path(against).is_dir():
-        lines = read_lines(against)
-        if len(lines) != len(sources):
-            raise ValueError(f"{against} has {len(lines)} lines, but there are {len(sources)} to compare with")
-        return lines
     translator = load(against, *machine)
     options = translator.options.told(**{name: value for name, value in told.items() if value is not None})
     return _translated(translator, sources, options)

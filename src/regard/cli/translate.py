@@ -122,12 +122,12 @@ def translate(
     regard translate runs/phrasebook in.txt --sample --top-p 0.9 --seed 1
     regard translate runs/phrasebook in.txt --terms terms.tsv --avoid never.txt
 
-    As many lines come out as go in, --nbest times as many if asked. Columns are parted by tabs: number of the line
-    with --nbest, score with --scores, text, alignment with --alignments. A line that fails comes out empty, with a
-    warning; the exit code is then 1.
+    As many lines come out as go in; with --nbest up to so many of each, and at least one. Columns are parted by tabs:
+    number of the line with --nbest, score with --scores, text, alignment with --alignments. A line that fails comes
+    out empty, with a warning; the exit code is then 1.
     """
     told = locals()
-    translator = _load(run, together or [], device, quantize or dtype)
+    translator = _load(run, together or [], device, precision_of(dtype, quantize))
     translator.workers = workers or translator.workers
     options = _options(translator, told)
     with counting("translated", quiet) as count:
@@ -148,6 +148,13 @@ def _stream(translator: "Translator", options: "Options", count: Counter, told: 
     return failed, first - 1
 
 
+def precision_of(dtype: str, quantize: str | None) -> str:
+    """What --dtype and --quantize mean together."""
+    if quantize and dtype == "bfloat16":
+        raise ValueError(f"--quantize {quantize} computes in float32 beside its 8 bits; leave --dtype {dtype} out")
+    return quantize or dtype
+
+
 def _load(run: str, others: list[str], device: str, precision: str) -> "Translator":
     """A run, or several that translate together."""
     from regard.translator import load
@@ -162,6 +169,8 @@ def _options(translator: "Translator", told: dict[str, Any]) -> "Options":
     from regard.translator.terms import read_phrases
 
     asked = {name: told[name] for name in _OPTIONS if told[name] is not None}
+    if told["constraints"] and (told["sample"] or told["mbr"] or told["groups"] > 1):
+        raise ValueError("--constraints are searched for by a plain beam: not by --sample or --mbr, not in --groups")
     return translator.options.told(
         **asked,
         tokens=told["batch"],
@@ -179,20 +188,31 @@ def _requests(file: str, prefix: str, constraints: str | None) -> Iterator[Itera
     phrases = _lines(constraints) if constraints else repeat("")
     for lines in blocks(file):
         yield (
-            Request(line, next(prefixes), tuple(filter(None, map(str.strip, next(phrases).split("\t")))))
+            Request(
+                line,
+                _beside(prefix[1:], prefixes),
+                tuple(filter(None, map(str.strip, _beside(constraints, phrases).split("\t")))),
+            )
             for line in lines
         )
+    for name, beside in ((prefix[1:], prefixes), (constraints, phrases)):
+        if not isinstance(beside, repeat) and next(beside, None) is not None:
+            raise ValueError(f"{name} has more lines than there were to translate; is it for another text?")
 
 
 def _lines(file: str) -> Iterator[str]:
     """The lines of a file that has one for each line to translate."""
     from regard.files import read_lines
 
-    count = 0
-    for line in chain.from_iterable(read_lines(existing(file))):
-        yield line
-        count += 1
-    raise ValueError(f"{file} has {count} lines, but there are more to translate; give it one for each")
+    return chain.from_iterable(read_lines(existing(file)))
+
+
+def _beside(file: str | None, lines: Iterator[str]) -> str:
+    """The next line of such a file."""
+    line = next(lines, None)
+    if line is None:
+        raise ValueError(f"{file} has fewer lines than there are to translate; give it one for each")
+    return line
 
 
 def _print(translation: "Translation", number: int, told: dict[str, Any]) -> None:

@@ -58,7 +58,7 @@ class Sampling:
         """Refuse what is no distribution."""
         if self.count < 1:
             raise ValueError(f"{self.count} samples cannot be drawn; ask for 1 or more")
-        if self.temperature <= 0:
+        if not 0 < self.temperature < math.inf:
             raise ValueError(f"a temperature is above 0, not {self.temperature}; for the most probable use beam = 1")
         if self.top_k is not None and self.top_k < 1:
             raise ValueError(f"top_k is 1 or more, not {self.top_k}")
@@ -111,6 +111,9 @@ class Options:
             raise ValueError("samples are drawn each by itself; groups are for beams")
         if self.end in self.banned:
             raise ValueError(f"the end symbol {self.end} is banned, so nothing could ever end")
+        for name in ("length_penalty", "coverage_penalty", "diversity"):
+            if not math.isfinite(getattr(self, name)):
+                raise ValueError(f"{name} is a number, not {getattr(self, name)}")
         if self.coverage_penalty < 0 or self.diversity < 0 or self.no_repeat < 0:
             raise ValueError("coverage_penalty, diversity and no_repeat are not negative")
 

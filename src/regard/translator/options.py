@@ -93,6 +93,8 @@ class Options:
             raise ValueError(f"a beam of {self.beam} does not give {self.nbest} translations of a line; widen it")
         if self.mbr and self.nbest > self.mbr:
             raise ValueError(f"the best {self.nbest} of {self.mbr} samples cannot be chosen; draw more samples")
+        if self.max_length is not None and self.min_length > self.max_length:
+            raise ValueError(f"no translation has at least {self.min_length} tokens and at most {self.max_length}")
         if self.tokens is not None and self.tokens < 1:
             raise ValueError(f"a batch has at least one token, not {self.tokens}")
         if (self.constraints or len(self.terms)) and (self.sample or self.mbr or self.groups > 1):

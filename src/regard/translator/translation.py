@@ -65,10 +65,10 @@ class Translation:
         return table
 
 
-def nothing(source: str, fault: str = "") -> Translation:
-    """The translation of a line without words, or of one that could not be translated."""
+def nothing(source: str, fault: str = "", aligned: bool = True) -> Translation:
+    """The translation of a line without words, or of one that could not be translated; `aligned` has no links."""
     score = -math.inf if fault else 0.0
-    one = Translation(source, "", score, score, (), (), None if fault else (), (), fault)
+    one = Translation(source, "", score, score, (), (), () if aligned and not fault else None, (), fault)
     return Translation(source, "", score, score, (), (), one.alignment, (one,), fault)
 
 

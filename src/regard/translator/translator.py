@@ -178,7 +178,7 @@ class Translator:
         # Only now, because a model that is watched while others still search with it would show their steps too.
         rest = iter(self._ranked(every, found, options))
         return [
-            self._finish(first + number, request.line, plan, rest)
+            self._finish(first + number, request.line, plan, rest, options.alignments)
             for number, (request, plan) in enumerate(zip(requests, plans, strict=True))
         ]
 
@@ -254,7 +254,12 @@ class Translator:
         return [each for each in found if each is not None]
 
     def _finish(
-        self, number: int, line: str, plan: tuple[Job, ...] | Exception, found: Iterator[Ranked | Exception]
+        self,
+        number: int,
+        line: str,
+        plan: tuple[Job, ...] | Exception,
+        found: Iterator[Ranked | Exception],
+        aligned: bool,
     ) -> Translation:
         """The translation of a line from what was found for its jobs."""
         if isinstance(plan, Exception):
@@ -276,7 +281,7 @@ class Translator:
                 parts.append((job, ranked))
         if fault is not None:
             return _failed(number, line, fault)
-        return assemble(line, parts, self.tokenizers) if parts else nothing(line)
+        return assemble(line, parts, self.tokenizers) if parts else nothing(line, aligned=aligned)
 
 
 def load(path: str | Path, device: str = "auto", precision: str = "auto") -> Translator:
