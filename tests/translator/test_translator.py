@@ -70,6 +70,15 @@ def test_many_letters_end_a_window_too(translator: Translator, monkeypatch: pyte
     assert list(coming) == ["abc"]
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [(b"a cat", "not bytes"), (None, "not NoneType"), (7, "not int"), (["a cat", None], "not NoneType: None")],
+)
+def test_what_is_no_text_is_refused_by_its_kind(translator: Translator, text: Any, found: str) -> None:
+    with pytest.raises(TypeError, match=found):
+        translator(text)
+
+
 def test_empty_lines_stay_empty(translator: Translator) -> None:
     found = translator(["", "  ", "\t", "a dog", "<2de> "])
     assert [bool(each.text) for each in found] == [False, False, False, True, False]

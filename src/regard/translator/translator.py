@@ -118,6 +118,8 @@ class Translator:
         that reads ahead no more than a window. A line that cannot be translated is an error; among others it gives an
         empty translation that says its fault, and a warning.
         """
+        if isinstance(text, bytes) or not isinstance(text, str | Request | Iterable):
+            raise TypeError(f"give a line, a list of lines or lines as they come, not {type(text).__name__}")
         options = self.options.told(**{"alignments": self.aligned_by is not None, **told})
         if isinstance(text, str | Request):
             (one,) = self.stream([text], options)
@@ -305,6 +307,8 @@ def _windows(lines: Iterable[Line], most: int) -> Iterator[list[Request]]:
     window: list[Request] = []
     letters = 0
     for line in lines:
+        if not isinstance(line, str | Request):
+            raise TypeError(f"a line is a str or a Request, not {type(line).__name__}: {line!r:.60}")
         window.append(line if isinstance(line, Request) else Request(line))
         letters += len(window[-1].line)
         if len(window) >= most or letters >= LETTERS:
