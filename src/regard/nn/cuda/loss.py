@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
 BLOCK, WARPS = 4096, 8  # scores looked at together
-BOTH, BOTH_WARPS = 8192, 16  # where they are read twice: few programs side by side, so that the second time is cheap
+BOTH, BOTH_WARPS = 4096, 8  # where they are read twice: few programs side by side, so that the second time is cheap
 
 
 # Rows lie close, which the compiler is told by their being V apart: it then loads eight scores at once where V allows.
