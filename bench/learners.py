@@ -12,10 +12,11 @@ from torch.nn import functional
 
 from regard.models.outline import Outline
 from regard.nn.capacity import filled
-from regard.nn.cross_entropy import IGNORED, smoothed_cross_entropy
+from regard.nn.cross_entropy import IGNORED
 from regard.nn.position import Sinusoidal
 from regard.nn.ragged import Ragged
 from regard.train.compiling import OPTIONS
+from regard.train.loss import Learner
 
 SIZES = {
     "small": Outline(256, 1024, 4, 3, 3),
@@ -98,10 +99,12 @@ def ours(
     torch.manual_seed(0)
     model = outline.seq2seq(vocabulary, vocabulary).to(device)
 
+    learner = Learner(model, SMOOTHING)
+
     def loss(source: Ragged, target: Ragged, labels_N: Tensor) -> Tensor:
         with precision(device, dtype):
-            logits_NV = model(source, target)
-        return smoothed_cross_entropy(logits_NV, labels_N, SMOOTHING) / labels_N.shape[0]
+            total: Tensor = learner(source, target, labels_N)
+        return total / labels_N.shape[0]
 
     ready = [(Ragged.from_list(b.source), Ragged.from_list(b.target), torch.cat(b.labels)) for b in mine]
     if mode == "fixed":
