@@ -1,6 +1,7 @@
 """`regard train`: a recipe to a trained model."""
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,9 @@ import typer
 
 if TYPE_CHECKING:
     from regard.recipe import Recipe
+
+STOPPED = 130
+"""What a training that was asked to stop ends with, so that nothing which waits for a model goes on without one."""
 
 
 def train(
@@ -22,7 +26,7 @@ def train(
 ) -> None:
     """Train a model, or go on with one: the same command on the same folder picks up where it was stopped.
 
-    Ctrl-C saves and stops. The folder then holds everything: regard translate takes it as it is.
+    Ctrl-C saves and stops, with exit code 130. The folder then holds everything: regard translate takes it as it is.
 
     \b
     regard train recipes/phrasebook.toml
@@ -48,6 +52,8 @@ def train(
     finished = follow_training(recipe, folder, device, plain=plain, quiet=quiet)
     if finished.reason != "stopped":
         _report(folder, device, quiet)
+    elif "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun says so itself, and would start this process again
+        raise typer.Exit(STOPPED)
 
 
 def _look_ahead(recipe: "Recipe", device: str, as_json: bool) -> None:
