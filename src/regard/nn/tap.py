@@ -70,10 +70,12 @@ def recording(model: nn.Module, pattern: str) -> Iterator[dict[str, list[Tensor]
     The tensors are the ones the model computed with, gradients and all.
     """
     with ExitStack() as stack:
-        recorders = {name: Recorder() for name in matching(model, pattern)}
+        passed: dict[str, list[Tensor]] = {}
         for name, tap in matching(model, pattern).items():
-            stack.enter_context(tap.watching(recorders[name]))
-        yield {name: each.passed for name, each in recorders.items()}
+            recorder = Recorder()
+            stack.enter_context(tap.watching(recorder))
+            passed[name] = recorder.passed
+        yield passed
 
 
 @contextmanager

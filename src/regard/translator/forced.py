@@ -38,14 +38,19 @@ class Forced:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model without dropout and gradients while the context lasts, and after it as it was."""
+    """The model without dropout and gradients while the context lasts, and after it as it was.
+
+    One that learns no more is left alone: to go through all its parts takes longer than a short line.
+    """
     training = model.training
-    model.eval()
+    if training:
+        model.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        model.train(training)
+        if training:
+            model.train()
 
 
 def cross_taps(model: nn.Module) -> list[str]:
