@@ -173,7 +173,7 @@ def ragged_attention(
     given, where = _three(tensors), (q_offsets, k_offsets, order_B, ends)
     strides = [each.stride(0) for each in given]
     for number, programs in classes(longest):
-        grid, shape = (heads, min(programs.many, order_B.shape[0])), _shape(programs)
+        grid, shape = (heads, programs.many), _shape(programs)
         if number == 0:
             tiles = triton.cdiv(longest, WALK.tile)
             wrap_triton(_attend)[grid](*given, out_NHE, lse_HN, *where, tokens, tiles, *strides, **told, **shape)
@@ -205,7 +205,7 @@ def _gradients(
     # A gradient without a tensor of its own lies behind the one before it; what stands in its place is not touched.
     into = [*gradients, *given[len(gradients) :]]
     for number, programs in classes(longest):
-        grid, shape = (heads, min(programs.many, order_B.shape[0])), _shape(programs)
+        grid, shape = (heads, programs.many), _shape(programs)
         if number == 0:
             tiles = triton.cdiv(longest, WALK.tile)
             wrap_triton(_attend_backward)[grid](

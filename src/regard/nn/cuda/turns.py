@@ -23,7 +23,7 @@ class Programs(NamedTuple):
     warps: int
     """Of 32 threads, for each program."""
     many: int
-    """Programs for a head at most; where there are more sequences, each program takes several, one after another."""
+    """Programs for a head, however many sequences there are: some take several, one after another, or none."""
 
 
 LONGEST = 512  # beyond, walking leaves most of the device idle
