@@ -1,6 +1,7 @@
 """Training from text to a loadable model, and what it tells on the way."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -201,6 +202,20 @@ def test_a_run_begun_from_another_starts_with_its_weights(
     assert started.recipe.text.symbols == ("<2de>",)
 
 
+def test_a_run_begun_from_another_goes_on_when_that_one_is_gone(
+    tiny: Make, trained: Train, once: Path, tmp_path: Path
+) -> None:
+    other = Path(shutil.copytree(once, tmp_path / "other"))
+    told = (f"train.start='{other}'", 'text.symbols=["<2de>"]')
+    trained(tiny(*told, "train.steps=1"), tmp_path / "new")
+    shutil.rmtree(other)
+    events = trained(tiny(*told, "train.steps=2"), tmp_path / "new")
+    started = next(event for event in events if isinstance(event, Started))
+    assert (started.step, started.vocabulary) == (1, (321, 321))
+    with pytest.raises(ValueError, match="is not a run"):
+        trained(tiny(*told), tmp_path / "newer")
+
+
 def test_a_new_vocabulary_keeps_the_vectors_of_pieces_known_before(
     tiny: Make, trained: Train, once: Path, tmp_path: Path
 ) -> None:
@@ -220,6 +235,13 @@ def test_a_run_begun_from_another_model_says_what_differs(
 ) -> None:
     with pytest.raises(ValueError, match=r"model.inner is 32 there and 64 here"):
         trained(tiny(f"train.start='{once}'", "model.inner=64"), tmp_path / "new")
+
+
+def test_a_file_in_the_place_of_the_folder_is_left_alone(tiny: Make, tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("mine", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"run is a file.*--run"):
+        next(train(tiny(), tmp_path / "run", "cpu"))
+    assert (tmp_path / "run").read_text(encoding="utf-8") == "mine"
 
 
 def test_two_trainings_in_one_folder_are_refused(tiny: Make, tmp_path: Path) -> None:

@@ -42,9 +42,9 @@ def train(recipe: Recipe, run: Path, device: str = "auto", watch: Watch | None =
     `watch` is told of the preparation of text. Under torchrun every process calls this and gets the events; only the
     first one writes.
     """
-    recipe = adopted(recipe)
+    recipe = adopted(recipe, run)
     check_recipe(recipe, run)
-    prepared = gather(recipe, run, watch, tokenizers=given_tokenizers(recipe))
+    prepared = gather(recipe, run, watch, tokenizers=given_tokenizers(recipe, run))
     with (
         joined(device) as workers,
         claimed(run) if workers.first else nullcontext(),

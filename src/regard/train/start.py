@@ -11,29 +11,33 @@ from regard.models.seq2seq import Seq2Seq
 from regard.nn.embedding import Embedding, Output
 from regard.recipe import Recipe, load
 from regard.text import Tokenizer, Tokenizers
+from regard.train.checkpoint import exists
 from regard.train.job import new_model
 
 _MAY_DIFFER = {"size", "dropout", "attention_dropout", "activation_dropout", "word_dropout"}
 """Settings of a model that have no weights."""
 
 
-def adopted(recipe: Recipe) -> Recipe:
-    """The recipe as it will be run: with the text settings of the run it begins from, if it takes its vocabulary."""
+def adopted(recipe: Recipe, run: Path | None = None) -> Recipe:
+    """The recipe as it will be run: with the text settings of the run it begins from, if it takes its vocabulary.
+
+    A `run` that has begun already has taken all it wants, and no longer needs the other one.
+    """
     settings = recipe.train
     if not settings.start or settings.vocabulary == "new":
         return recipe
-    before = _recipe_of(settings.start)
+    before = _recipe_of(_home(settings.start, run))
     symbols = tuple(dict.fromkeys((*before.text.symbols, *recipe.text.symbols)))
     text = before.text.model_copy(update={"symbols": symbols, "sampling": recipe.text.sampling})
     return recipe.model_copy(update={"text": text})
 
 
-def given_tokenizers(recipe: Recipe) -> Tokenizers | None:
+def given_tokenizers(recipe: Recipe, run: Path | None = None) -> Tokenizers | None:
     """The vocabulary a recipe takes over, with the symbols it adds; none where it learns its own."""
     settings = recipe.train
     if not settings.start or settings.vocabulary == "new":
         return None
-    return Tokenizers.load(settings.start).extended(recipe.text.symbols)
+    return Tokenizers.load(_home(settings.start, run)).extended(recipe.text.symbols)
 
 
 def begun(recipe: Recipe, prepared: Prepared) -> tuple[Seq2Seq, str]:
@@ -57,6 +61,11 @@ def begun(recipe: Recipe, prepared: Prepared) -> tuple[Seq2Seq, str]:
                 weight.copy_(old[name])
     known, size = len(rows["target"][0]), len(prepared.tokenizers.target)
     return model, f"begun from {recipe.train.start}; {known} of {size} target pieces keep their vectors"
+
+
+def _home(start: str, run: Path | None) -> str:
+    """Where the vocabulary is: in the run itself once it has a checkpoint, else where it begins from."""
+    return str(run) if run is not None and exists(run) else start
 
 
 def _recipe_of(start: str) -> Recipe:

@@ -45,6 +45,8 @@ def stoppable() -> Iterator[Stop]:
 @contextmanager
 def claimed(run: Path) -> Iterator[None]:
     """Hold a run's folder; refuse where another process trains in it."""
+    if run.exists() and not run.is_dir():
+        raise ValueError(f"{run} is a file, and a run needs a folder; give another name with --run")
     run.mkdir(parents=True, exist_ok=True)
     with locked(run / _LOCK, wait=False) as held:
         if not held and _knows_locks(run):
