@@ -19,7 +19,7 @@ from regard.models.fast.company import Company
 from regard.models.fast.engine import check_beams
 from regard.models.fast.gaze import LINE, Gaze, available, gaze, lines_of, shaded
 from regard.models.fast.layers import Decoder, DecoderLayer, EncoderLayer, exact_of
-from regard.models.fast.linear import Precision, dtype_of, pack
+from regard.models.fast.linear import Precision, dtype_of, fill_up, pack
 from regard.models.fast.norms import norm_of
 from regard.models.fast.parts import Embedder, Stacks, Turn, blocks_of, filled_output, turn_at
 from regard.models.fast.pool import Pool
@@ -59,7 +59,9 @@ class IndexedEngine:
         output = pack(*filled_output(model.output), precision)
         slopes_H = torch.tensor(model.decoder.sight.slopes, dtype=self.exact)
         self.encoder_steps = [compiled(each) for each in self.encoder_layers]
-        self.decode = compiled(Decoder(self.decoder_layers, norm, output, slopes_H))
+        decoder_steps = Decoder(self.decoder_layers, norm, output, slopes_H)
+        fill_up(decoder_steps)
+        self.decode = compiled(decoder_steps)
         numbers = sum(each.numel() for each in model.decoder.parameters())
         # int8 gains little, and float64 is for whom the order of a sum matters.
         self.company = Company() if numbers > HEAVY and precision in ("float32", "bfloat16") else None

@@ -16,7 +16,8 @@ from torch.nn import functional
 Precision = Literal["float64", "float32", "bfloat16", "int8"]
 ROWS = 64  # for how many rows oneDNN is asked to lay a weight out; others run as well with it
 SMALL = 1 << 17  # numbers in a float32 weight up to which torch is done before oneDNN has begun
-FEW = 4  # rows that oneDNN multiplies by a weight sooner than one, two or three, by up to a third
+FEW = 4  # rows that oneDNN multiplies by a weight in memory sooner than one, two or three, by up to a quarter
+CACHE = 1 << 25  # bytes of weights that stay near a processor from step to step
 
 
 @runtime_checkable
@@ -62,8 +63,8 @@ class Plain(nn.Module):
 class Packed(nn.Module):
     """A weight in oneDNN's own layout; adding and cutting off happen inside its kernel.
 
-    Very few rows are filled up: all the time goes into reading the weight, and at fewer rows than four the kernel does
-    not read as fast as the memory could.
+    Very few rows are filled up where the weight comes from memory: all the time goes into reading it then, and at
+    fewer rows than four the kernel does not read as fast as it could.
     """
 
     nothing: list[int | float | complex | None]
@@ -72,8 +73,9 @@ class Packed(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         """Lay the weight out."""
         super().__init__()
+        self.size = weight.numel() * weight.element_size()
         self.weight, self.bias = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS), bias
-        self.nothing, self.few = [], FEW
+        self.nothing, self.few = [], 1
 
     def forward(self, x_ND: Tensor) -> Tensor:
         """Project each row."""
@@ -131,6 +133,14 @@ class Dynamic(nn.Module):
         """Project each row and cut off what is negative."""
         y_NF: Tensor = torch.ops.quantized.linear_relu_dynamic(x_ND, self.packed, self.seven_bits)
         return y_NF
+
+
+def fill_up(model: nn.Module) -> None:
+    """Let the linears of a model fill few rows up, if its weights are too many to stay near the processor."""
+    packed = [each for each in model.modules() if isinstance(each, Packed)]
+    if sum(each.size for each in packed) > CACHE:
+        for each in packed:
+            each.few = FEW
 
 
 def dtype_of(precision: Precision) -> torch.dtype:
