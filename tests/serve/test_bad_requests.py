@@ -105,6 +105,29 @@ def test_headers_too_big_are_refused(server: Server) -> None:
     assert b" 400 " in read_all(connection).split(b"\r\n")[0]
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"".join(b"X%d: y\r\n" % at for at in range(9000)),
+        b"GET /health?" + b"x" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n",
+    ],
+    ids=["many headers", "a long address"],
+)
+def test_a_head_that_comes_at_once_has_no_more_bytes_than_one_that_comes_slowly(server: Server, head: bytes) -> None:
+    connection = server.connect()
+    connection.sendall(head + b"\r\n")
+    said = read_all(connection)
+    assert said.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))  # as it comes in one piece, or in several
+
+
+def test_a_body_with_two_ends_is_refused(server: Server) -> None:
+    connection = server.connect()
+    connection.sendall(CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\n") + b"0\r\n\r\n")
+    said = read_all(connection)
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert b"not both" in said
+
+
 def test_what_is_no_http_is_refused(server: Server) -> None:
     connection = server.connect()
     connection.sendall(b"\x16\x03\x01\x00\x00 hello\r\n\r\n")

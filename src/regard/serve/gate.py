@@ -13,11 +13,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from regard.serve.meter import Meter
 from regard.serve.settings import Limits
 
+NO_TOKEN = "this server asks for a token: send it as 'Authorization: Bearer TOKEN'"
 OPEN = ("/health", "/docs", "/openapi.json")
 """What may be asked without a token: whether the server lives, and how to talk to it."""
 CLOSE = {"Connection": "close"}
 """For an answer before the request was read: what is still to come of it is not waited for."""
 
+HEAD = 1 << 16
+"""Bytes of a request's address and headers; whoever parses them counts only what has not come to its end yet."""
 WASTE = 16
 """Times the bytes of a request that are read of one too big and thrown away: who is still sending hears no answer."""
 
@@ -46,10 +49,12 @@ class Gate:
             await send(message)
 
         try:
-            if self._may_pass(scope):
+            if (fault := _fault_of_head(scope)) is not None:
+                await _refuse(counted, *fault)
+            elif self._may_pass(scope):
                 await self.app(scope, receive, counted)
             else:
-                await _refuse(counted)
+                await _refuse(counted, 401, NO_TOKEN, (b"www-authenticate", b"Bearer"))
         finally:
             self.meter.requests.labels(route, str(status)).inc()
             self.meter.seconds.labels(route).observe(perf_counter() - begin)
@@ -64,16 +69,31 @@ class Gate:
         return hmac.compare_digest(word.strip(), self._token) and kind.lower() == b"bearer"
 
 
-async def _refuse(send: Send) -> None:
-    """The answer to who shows no token."""
-    body = json.dumps({"error": "this server asks for a token: send it as 'Authorization: Bearer TOKEN'"}).encode()
+def _fault_of_head(scope: Scope) -> tuple[int, str] | None:
+    """What is wrong with a request before its body, if something is: a status, and a sentence."""
+    size = len(scope["raw_path"]) + len(scope["query_string"])
+    lengths = 0
+    for name, value in scope["headers"]:
+        size += len(name) + len(value) + 4  # with what stands between and behind them
+        lengths += name in (b"content-length", b"transfer-encoding")
+    if size > HEAD:
+        return 431, f"address and headers have at most {HEAD} bytes; send less of them"
+    if lengths > 1:
+        # A proxy may believe the one and we the other, and take the rest of a body for somebody's next request.
+        return 400, "a body has a length or comes in chunks, not both; send one of Content-Length and Transfer-Encoding"
+    return None
+
+
+async def _refuse(send: Send, status: int, said: str, *more: tuple[bytes, bytes]) -> None:
+    """Answer here; what is still to come of the request is not waited for."""
+    body = json.dumps({"error": said}).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
-        (b"www-authenticate", b"Bearer"),
         (b"connection", b"close"),
+        *more,
     ]
-    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
