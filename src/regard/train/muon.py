@@ -48,10 +48,12 @@ class Muon(Optimizer):
         """Who shares the work, if anybody does."""
 
     @overload
-    def step(self, closure: None = None) -> None: ...
+    def step(self, closure: None = None) -> None:
+        """Move by the gradients that are there."""
 
     @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
+    def step(self, closure: Callable[[], float]) -> float:
+        """Have the gradients made first; the loss that was said then."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
