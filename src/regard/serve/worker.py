@@ -1,8 +1,9 @@
 """A thread that takes lines from a model's queue and searches for all of them side by side, step by step.
 
-Workers are threads of one process, so a model's weights are there once. Each keeps its kernels on its own thread. What
-goes wrong in a step goes wrong for one line only: the others are searched for again, each by itself. A worker that
-fails altogether answers for what it had taken, and begins anew.
+Workers are threads of one process, so a model's weights are there once. Each keeps its kernels on its own thread; only
+the steps of a line that has no company may be shared by more, as in `regard translate`. What goes wrong in a step goes
+wrong for one line only: the others are searched for again, each by itself. A worker that fails altogether answers for
+what it had taken, and begins anew.
 """
 
 import logging
@@ -16,6 +17,7 @@ from time import monotonic
 import torch
 
 from regard.decode import Hypothesis
+from regard.models.fast.company import alone
 from regard.serve.finishing import checked, finished
 from regard.serve.queue import Chore, Ticket
 from regard.serve.searching import Going, Group, Part, kind_of, search_alone
@@ -44,6 +46,8 @@ class Worker(Thread):
         self.served, self.queue, self.translator = served, served.queue, served.translator
         self.busy_since: float | None = None
         """When the step under way began."""
+        self.threads = 1
+        """That may share the steps of a line which has no company."""
         self._forget()
 
     def _forget(self) -> None:
@@ -55,6 +59,7 @@ class Worker(Thread):
 
     def run(self) -> None:
         """Work until all is over; a fault ends what was under way, not the worker."""
+        self.threads = torch.get_num_threads()
         torch.set_num_threads(1)
         while True:
             try:
@@ -151,7 +156,8 @@ class Worker(Thread):
         """One step of a group, and what follows for those who are done."""
         self.served.meter.batch.observe(len(group.parts))
         try:
-            done = group.advance()
+            with alone(self.threads if len(self.taken) == 1 else 1):
+                done = group.advance()
         except Exception:
             self._apart(group)
             return
