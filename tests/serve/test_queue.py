@@ -90,3 +90,33 @@ def test_a_worker_that_waits_is_woken_by_what_comes() -> None:
     worker.join(60)
     assert len(found[0]) == 1
     assert found[0][0].place == 0
+
+
+def test_a_lone_line_is_left_to_the_first_of_those_who_wait() -> None:
+    queue, found = Queue(5, 3), dict[int, Any]()
+
+    def work(number: int) -> None:
+        found[number] = queue.take(0, 9, number)
+
+    staff = [Thread(target=work, args=(number,)) for number in range(3)]
+    for worker in staff:
+        worker.start()
+    while len(queue._idle) < 3:
+        pass
+    (alone,) = tickets(1)
+    queue.put([alone])
+    staff[0].join()
+    assert found == {0: [alone]}
+    queue.put(tickets(2))
+    staff[1].join()
+    staff[2].join()
+    assert [len(found[number]) for number in (1, 2)] == [1, 1]
+
+
+def test_what_is_left_when_the_queue_closes_is_taken_by_anybody() -> None:
+    queue = Queue(5, 2)
+    queue._idle.add(0)
+    queue.put(tickets(1))
+    queue.close()
+    assert len(queue.take(0, 9, 1) or []) == 1
+    assert queue.take(0, 9, 1) is None

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-import torch
 from tests.serve.test_queue import AtOnce
 
 from regard.serve import worker
@@ -28,12 +27,11 @@ def test_only_the_steps_of_a_lone_line_may_be_shared(
         yield
 
     monkeypatch.setattr(worker, "alone", alone)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     served = Served("model", translator, Queue(8, 1), Meter())
     order = Order(AtOnce(), found.__setitem__)
     served.queue.put([Line(order, at, Request(line), Options()) for at, line in enumerate(lines[:count])])
     served.queue.close()
-    one = worker.Worker(served, 0)
+    one = worker.Worker(served, 0, threads=3)
     one.start()
     one.join()
     assert set(_first(allowed, found)) == {threads}

@@ -85,13 +85,15 @@ def serve(
         raise ValueError(
             f"serving needs {error.name}, which is not installed; use: pip install 'regard[serve]'"
         ) from None
+    from regard.models.fast.company import alone
     from regard.translator import load
 
     limits = Limits(max_characters, max_sentences, max_beam, max_seconds, max_waiting, max_connections, patience)
     settings = Settings(host, port, _token(token_file), tuple(origin or ()), limits, tuple(allow_host or ()))
     places = named(runs)
     with listen(host, port) as listening:
-        translators = {name: load(place, device, quantize or dtype) for name, place in places.items()}
+        with alone(1):  # so that no threads of OpenMP stay with this one, which the workers' would have to share with
+            translators = {name: load(place, device, quantize or dtype) for name, place in places.items()}
         for translator in translators.values():
             translator.workers = workers or translator.workers
         run(translators, settings, listening)

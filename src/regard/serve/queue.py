@@ -86,6 +86,7 @@ class Queue:
         self._waiting: deque[Ticket] = deque()
         self._changed = Condition()
         self._closed = False
+        self._idle: set[int] = set()
         self._done: deque[float] = deque(maxlen=1024)
 
     @property
@@ -102,26 +103,33 @@ class Queue:
                 if self._waiting and len(self._waiting) + len(tickets) > self.most:
                     raise FullError(self._seconds())
             self._waiting.extend(tickets)
-            self._changed.notify(len(tickets))
+            self._changed.notify_all()
 
-    def take(self, mine: int, most: int) -> list[Ticket] | None:
+    def take(self, mine: int, most: int, number: int = 0) -> list[Ticket] | None:
         """What a worker that has so many under way takes on: its share, at most so many; None if all is over.
 
-        A worker with nothing to do waits here. Whoever has left the queue in the meantime is not taken.
+        A worker with nothing to do waits here; a lone line is left to the idle one with the lowest number. Whoever
+        has left the queue in the meantime is not taken.
         """
         with self._changed:
             while True:
                 while self._waiting and self._waiting[0].order.gone:
                     self._waiting.popleft()
-                if self._waiting or mine:
+                if mine or (self._waiting and not self._is_for_another(number)):
                     break
                 if self._closed:
                     return None
+                self._idle.add(number)
                 self._changed.wait()
+                self._idle.discard(number)
             share = -(-(len(self._waiting) + self.running) // self.workers) - mine
             count = max(0, min(len(self._waiting), max(share, int(mine == 0)), most))
             self.running += count
             return [self._waiting.popleft() for _ in range(count)]
+
+    def _is_for_another(self, number: int) -> bool:
+        """Whether the one line that waits is left to a worker with a lower number, who waits too."""
+        return len(self._waiting) == 1 and not self._closed and any(each < number for each in self._idle)
 
     def done(self, count: int) -> None:
         """So many that were taken are over."""

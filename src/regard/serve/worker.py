@@ -40,14 +40,16 @@ BROKEN = "\ufffd"
 class Worker(Thread):
     """One of a model's workers."""
 
-    def __init__(self, served: Served, number: int) -> None:
-        """It begins when it is started, and ends when its queue is closed and empty."""
+    def __init__(self, served: Served, number: int, threads: int = 1) -> None:
+        """It begins when it is started, and ends when its queue is closed and empty.
+
+        Up to so many threads share the steps of a line that has no company.
+        """
         super().__init__(name=f"regard-{served.name}-{number}", daemon=True)
+        self.number, self.threads = number, threads
         self.served, self.queue, self.translator = served, served.queue, served.translator
         self.busy_since: float | None = None
         """When the step under way began."""
-        self.threads = 1
-        """That may share the steps of a line which has no company."""
         self._forget()
 
     def _forget(self) -> None:
@@ -59,7 +61,6 @@ class Worker(Thread):
 
     def run(self) -> None:
         """Work until all is over; a fault ends what was under way, not the worker."""
-        self.threads = torch.get_num_threads()
         torch.set_num_threads(1)
         while True:
             try:
@@ -76,7 +77,7 @@ class Worker(Thread):
     def _turn(self) -> bool:
         """Take what there is, and go one step further with everything; whether there may be more to do."""
         self.busy_since = None
-        tickets = self.queue.take(len(self.taken), 0 if self.ready else 64)
+        tickets = self.queue.take(len(self.taken), 0 if self.ready else 64, self.number)
         if tickets is None:
             return False
         self.busy_since = monotonic()
@@ -228,9 +229,14 @@ class Settled:
 
 
 def hire(served: Served) -> list[Worker]:
-    """The workers of a model, at work."""
+    """The workers of a model, at work.
+
+    Threads that share steps do so for the first worker only, which lone lines are left to: where several have such
+    threads OpenMP no longer lets them wait awake, and a shared step takes longer than one by itself.
+    """
     served.meter.watch(served.name, lambda: served.queue.waiting, lambda: served.queue.running)
-    staff = [Worker(served, number) for number in range(served.queue.workers)]
+    threads = torch.get_num_threads()
+    staff = [Worker(served, number, 1 if number else threads) for number in range(served.queue.workers)]
     for worker in staff:
         worker.start()
     return staff

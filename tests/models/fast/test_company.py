@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.models import fast
-from regard.models.fast.company import LONGEST, PAUSE, QUIET, Company, alone, running
+from regard.models.fast.company import LONG, LONGEST, PAUSE, QUIET, TRIES, Company, alone, running
 from regard.models.fast.indexed import IndexedEngine
 from regard.models.outline import Outline
 from regard.nn.ragged import Ragged
@@ -47,9 +47,18 @@ def test_sharing_ends_with_the_step_at_which_somebody_comes(machine: Machine) ->
     for _ in range(QUIET + 2):
         machine.step()
     machine.others = 2  # one of whom may be the thread that shared the last step
-    assert machine.step() == 1
+    assert [machine.step() for _ in range(3)] == [1] * 3
     machine.others = 0
     assert [machine.step() for _ in range(QUIET + 1)] == [1] * QUIET + [2]
+
+
+def test_who_was_only_passing_is_forgotten_after_a_long_silence(machine: Machine) -> None:
+    for _ in range(QUIET + LONG):
+        machine.step()
+    machine.others = 2
+    assert machine.step() == 1
+    machine.others = 0
+    assert machine.step() == 2
 
 
 def test_a_thread_that_still_waits_for_more_is_nobody_else(machine: Machine) -> None:
@@ -71,6 +80,22 @@ def test_what_does_not_pay_is_tried_ever_more_rarely(machine: Machine) -> None:
     assert pauses[0] == pytest.approx(PAUSE, abs=0.4)
     assert all(after > before - 0.1 for before, after in pairwise(pauses))
     assert pauses[-1] == pytest.approx(LONGEST, abs=0.4)
+
+
+def test_a_step_that_wakes_threads_is_not_yet_a_failure(machine: Machine) -> None:
+    for _ in range(QUIET):
+        machine.step()
+    machine.shared = 0.013
+    assert [machine.step() for _ in range(TRIES - 1)] == [2] * (TRIES - 1)
+    machine.shared = 0.005
+    assert {machine.step() for _ in range(20)} == {2}
+
+
+def test_some_steps_in_a_row_that_took_a_little_longer_are_one(machine: Machine) -> None:
+    for _ in range(QUIET):
+        machine.step()
+    machine.shared = 0.009
+    assert [machine.step() for _ in range(TRIES + 1)] == [2] * TRIES + [1]
 
 
 def test_rows_that_were_never_stepped_by_themselves_are_not_shared(machine: Machine) -> None:

@@ -2,8 +2,9 @@
 
 A step of one row reads every weight once, and two cores read sooner than one. But threads that share a step wait for
 each other at every product: as soon as one core is another's, a step of 8 ms takes 300. So the kernel is asked before
-each step how many threads want to run, which takes some µs, and a shared step that took no less than one by itself
-is not tried again for a while, longer each time.
+each step how many threads want to run, which takes some µs, and when sharing does not pay it is not tried again for a
+while, longer each time: after a step that took far too long at once, after some that took a little too long in a row,
+because the first one has threads to wake.
 
 Where the kernel does not say, one thread does it all.
 """
@@ -18,10 +19,13 @@ from pathlib import Path
 import torch
 
 LOAD = Path("/proc/loadavg")
-QUIET = 3
-"""Steps before which nobody else may have been at work, so that a short silence is not taken for an idle machine."""
+QUIET, LONG = 3, 9
+"""Steps before which nobody else may have been at work, so that a short silence is not taken for an idle machine; after
+a long one somebody who is seen once, and gone at the next step, was only passing."""
 PAUSE, LONGEST = 0.5, 60.0
 """Seconds without sharing after it did not pay: the first time, and after many times."""
+TRIES, FAR = 3, 4.0
+"""Shared steps in a row, none quicker than one by itself, until that is given up; and how much longer is too long."""
 AWAKE = 0.05
 """Seconds after a shared step in which threads that shared it may still be awake, waiting for more."""
 
@@ -64,7 +68,7 @@ class Company:
         self.running, self.clock = running, clock
         self.usual: dict[int, float] = {}
         """Seconds that a step of so many rows takes by itself."""
-        self.quiet = 0
+        self.quiet = self.tried = 0
         self.pause, self.rest, self.shared_until = PAUSE, -math.inf, -math.inf
 
     @contextmanager
@@ -86,8 +90,9 @@ class Company:
     def _is_good(self, rows: int, most: int, now: float) -> bool:
         """Whether all may share the step that begins."""
         mine = most if now < self.shared_until + AWAKE else 1
-        self.quiet = self.quiet + 1 if self.running() <= mine else 0
-        return self.quiet > QUIET and now >= self.rest and rows in self.usual
+        nobody = self.running() <= mine
+        self.quiet = min(LONG, self.quiet + 1) if nobody else max(0, self.quiet - QUIET)
+        return nobody and self.quiet > QUIET and now >= self.rest and rows in self.usual
 
     def _learn(self, rows: int, shared: bool, begin: float) -> None:
         """Note what a step took."""
@@ -99,7 +104,9 @@ class Company:
             return
         self.shared_until = now
         if took < self.usual[rows]:
-            self.pause = max(PAUSE, 0.9 * self.pause)
-        else:
-            self.rest, self.quiet = now + self.pause, 0
+            self.pause, self.tried = max(PAUSE, 0.9 * self.pause), 0
+            return
+        self.tried += 1
+        if self.tried == TRIES or took > FAR * self.usual[rows]:
+            self.rest, self.quiet, self.tried = now + self.pause, 0, 0
             self.pause = min(LONGEST, 2 * self.pause)
