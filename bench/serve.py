@@ -16,17 +16,14 @@ server is what one writes first: a route that calls `generate` for its line, in 
 import argparse
 import json
 import multiprocessing
-import os
 import selectors
 import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -34,28 +31,15 @@ from typing import Any
 
 import torch
 
-from regard.bundle import load_bundle, save_bundle
+from regard.bundle import load_bundle
 from regard.data.phrasebook import phrases
 from regard.files import read_lines
-from regard.models.build import build
-from regard.recipe import load as load_recipe
-from regard.text import Tokenizers
 from regard.text.settings import END, PAD, START
 from regard.translator import load
+from serving import Server, make_run, percentile, served
 
 SPARE = 10
 WARM = 10  # lines asked of both before anybody measures what one alone waits
-RECIPE = """
-[data]
-train = [{{ to = "de", pairs = 1000 }}]
-[text]
-size = 1200
-[model]
-size = "{size}"
-[decode]
-beam = {beam}
-longest = {longest}
-"""
 
 
 @dataclass(frozen=True)
@@ -71,19 +55,7 @@ class Load:
 
     def percentile(self, share: float) -> float:
         """The time that this share of requests did not exceed."""
-        ranked = sorted(self.milliseconds)
-        return ranked[min(len(ranked) - 1, round(share * (len(ranked) - 1)))]
-
-
-def make_run(folder: Path, size: str, beam: int) -> None:
-    """A run with random weights, always the same."""
-    (folder / "told.toml").write_text(RECIPE.format(size=size, beam=beam, longest=1.0), encoding="utf-8")
-    recipe = load_recipe(folder / "told.toml")
-    pairs = [(each.source, each.target) for each in phrases("de", "train", 20_000)]
-    tokenizers = Tokenizers.learn(pairs, size=recipe.text.size)
-    torch.manual_seed(0)
-    model = build(recipe.model, len(tokenizers.source), len(tokenizers.target))
-    save_bundle(folder, recipe, tokenizers, model, {})
+        return percentile(self.milliseconds, share)
 
 
 # The clients: one process, one connection each, kept open. What they send is made beforehand, and of an answer they
@@ -116,7 +88,7 @@ class Client:
         return 0 < self.length <= len(self.heard)
 
 
-def load_server(server: "Server", lines: Sequence[str], clients: int, told: dict[str, Any]) -> Load:
+def load_server(server: Server, lines: Sequence[str], clients: int, told: dict[str, Any]) -> Load:
     """Lines a second, and milliseconds of each request, when so many clients ask."""
     requests = [_request(line, told) for line in reversed(lines)]
     selector, took = selectors.DefaultSelector(), list[float]()
@@ -148,40 +120,6 @@ def _request(line: str, told: dict[str, Any]) -> bytes:
 
 
 # The servers.
-
-
-@dataclass(frozen=True)
-class Server:
-    """A process that listens."""
-
-    port: int
-    pid: int
-
-    def processor(self) -> float:
-        """Seconds of processor time it has taken, all its threads together."""
-        return time.clock_gettime(~self.pid << 3 | 2)  # how Linux numbers the clock of another process
-
-    def memory(self) -> float:
-        """MiB of memory it has."""
-        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-@contextmanager
-def served(command: list[str]) -> Iterator[Server]:
-    """A server while the context lasts."""
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            said: list[str] = []
-            for line in process.stderr:
-                said.append(line)
-                if "on http://127.0.0.1:" in line:
-                    yield Server(int(line.split("http://127.0.0.1:")[1].split()[0].rstrip(",")), process.pid)
-                    break
-            else:
-                raise RuntimeError("".join(said))
-        finally:
-            process.terminate()
 
 
 def plain(run: str, fixed: bool) -> None:
@@ -256,8 +194,8 @@ class Lone:
 def alone(run: str, server: Server, lines: Sequence[str]) -> Lone:
     """Ask one line at a time, each of both, over one connection that stays open.
 
-    The server's workers have one thread, and so has the call in this process for a lone line: both have the same
-    engine on the same number of threads, and wait while the other works. Who is first changes from line to line.
+    Both have the same engine, whose steps all threads share for a lone line while nobody else computes, and each waits
+    while the other works. Who is first changes from line to line.
     """
     translator, client = load(run, "cpu"), Client(server.port)
 
@@ -381,7 +319,7 @@ def main() -> None:
     lines = list(islice(source or (each.source for each in phrases("de", "test", told.requests)), told.requests))
     with tempfile.TemporaryDirectory() as folder:
         if told.run is None:
-            make_run(Path(folder), told.size, told.beam)
+            make_run(Path(folder), told.size, told.beam, longest=1.0)
         if told.memory:
             memory(told.run or folder, lines, told.memory)
             return

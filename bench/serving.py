@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,9 +33,8 @@ class Server:
     pid: int
 
     def processor(self) -> float:
-        """Seconds of processor time it has taken."""
-        told = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+        """Seconds of processor time it has taken, all its threads together."""
+        return time.clock_gettime(~self.pid << 3 | 2)  # how Linux numbers the clock of another process
 
     def memory(self) -> float:
         """MiB of memory it has."""
