@@ -186,6 +186,11 @@ def test_sampling_is_refused_where_there_are_no_subwords() -> None:
         parse(SMALL, ["text.kind=word", "text.sampling=0.1"])
 
 
+def test_bleu_does_not_choose_where_nothing_is_translated() -> None:
+    with pytest.raises(ValueError, match="use translate = 'auto' or choose = 'loss'"):
+        parse(SMALL, ["train.choose=bleu", "train.translate=0"])
+
+
 @pytest.mark.parametrize(
     ("told", "said"),
     [

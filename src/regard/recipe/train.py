@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from regard.recipe.section import Positive, Section, Share
 
@@ -64,3 +64,12 @@ class Train(Section):
     vocabulary: Literal["start", "new"] = "start"
     """Of a run begun from another: that one's vocabulary with `text.symbols` added, or a new one learnt from this text,
     in which pieces known before keep their vectors."""
+
+    @model_validator(mode="after")
+    def _bleu_needs_translations(self) -> "Train":
+        if self.choose == "bleu" and self.translate == 0:
+            raise ValueError(
+                "choose = 'bleu' judges translated sentences, and translate = 0 translates none; "
+                "use translate = 'auto' or choose = 'loss'"
+            )
+        return self
