@@ -61,14 +61,18 @@ class Setting:
 
 
 def regard(setting: Setting, precision: fast.Precision) -> Translate:
-    """An engine, its search, and workers of one thread each."""
+    """An engine, its search, and workers of one thread each.
+
+    A sentence is done when as many hypotheses have ended as the beam is wide, which is CTranslate2's rule too. Unless
+    told, ours goes on until none can still win, which takes more steps.
+    """
     engine = fast.engine(setting.model(), setting.device, precision)
     torch.set_num_threads(setting.workers)
 
     def one(batch: Batch, beam: int) -> int:
         most = setting.most(batch) - 1
         limits = decode.Limits(least=most if setting.fixed else 0, most=most)
-        options = decode.Options(START, END, beam=beam, limits=limits)
+        options = decode.Options(START, END, beam=beam, stopping="full", limits=limits)
         with torch.inference_mode():
             state = engine.start(Ragged.from_list(batch).to(setting.device), beam)
             wishes = [decode.Wish(source=len(ids)) for ids in batch]
