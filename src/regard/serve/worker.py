@@ -231,8 +231,8 @@ class Settled:
 def hire(served: Served) -> list[Worker]:
     """The workers of a model, at work.
 
-    Threads that share steps do so for the first worker only, which lone lines are left to: where several have such
-    threads OpenMP no longer lets them wait awake, and a shared step takes longer than one by itself.
+    Threads that share steps do so for the first worker only, which lone lines are left to: where a second
+    one had such threads, its shared steps took longer than steps by itself (docs/serve.md).
     """
     served.meter.watch(served.name, lambda: served.queue.waiting, lambda: served.queue.running)
     threads = torch.get_num_threads()
