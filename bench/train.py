@@ -32,7 +32,7 @@ from regard.models.outline import Outline
 from regard.nn.cross_entropy import IGNORED
 from regard.recipe import Train
 from regard.train.compiling import compile_in_place
-from regard.train.engine import update
+from regard.train.engine import Engine
 from regard.train.hands import hands_for
 from regard.train.loss import Learner
 from regard.train.optimiser import build_optimisers
@@ -154,10 +154,10 @@ def ours(pairs: Pairs, asked: argparse.Namespace, device: torch.device, precisio
     else:
         shape = Parts(hands.count if hands else 1, BLOCK if precision == "bfloat16" else 1)
     source = iter(stream(feed, BEGINNING, shape, pin=device.type == "cuda"))
+    engine = Engine(learner, optimisers, workers, precision, settings.clip, hands)
 
     def turn() -> int:
-        loads = next(source).loads
-        return update(learner, optimisers, loads, workers, precision, settings.clip, hands).tokens
+        return engine.update(next(source).loads).tokens
 
     return turn
 

@@ -12,7 +12,7 @@ from regard.data.batching import BEGINNING
 from regard.data.prepare import gather
 from regard.nn.cross_entropy import IGNORED
 from regard.recipe import Recipe
-from regard.train.engine import update
+from regard.train.engine import Engine
 from regard.train.events import Event
 from regard.train.hands import Hands, hands_for, one_thread
 from regard.train.job import Job, assemble
@@ -45,10 +45,11 @@ def job_of(recipe: Recipe) -> Job:
 def learnt(recipe: Recipe, parts: Parts, hands: Hands | None, accumulated: int = 1) -> list[torch.Tensor]:
     """The weights after three steps."""
     job = job_of(recipe)
+    engine = Engine(job.learner, job.optimisers, CPU, "float32", 1.0, hands)
     with stream(job.feed(512), BEGINNING, parts, pin=False) as steps:
         for _ in range(3):
             loads = [load for step in islice(steps, accumulated) for load in step.loads]
-            update(job.learner, job.optimisers, loads, CPU, "float32", 1.0, hands)
+            engine.update(loads)
     return [each.detach().clone() for each in job.model.parameters()]
 
 

@@ -13,9 +13,9 @@ from regard.nn.cross_entropy import IGNORED
 from regard.nn.ragged import Ragged
 from regard.text import END
 from regard.train.cost import activation_bytes
-from regard.train.engine import autocast
 from regard.train.job import Job
 from regard.train.optimiser import state_tensors
+from regard.train.precision import autocast
 
 SMALLEST, CPU_LARGEST = 1024, 4096  # larger batches do not learn quicker on a CPU
 STEPS_IN_EPOCH = 50  # fewer updates for each pass over the data would learn less, however quick they are

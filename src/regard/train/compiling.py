@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.data.example import Batch
-from regard.train.engine import autocast
 from regard.train.job import Job
+from regard.train.precision import autocast
 from regard.train.standing import Standing
 
 WARM, TIMED = 3, 5  # batches passed through before the clock starts, and while it runs

@@ -7,6 +7,7 @@ a device.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -22,6 +23,7 @@ from regard.nn.dropout import own_dice
 from regard.train.hands import Hands, one_thread
 from regard.train.loss import Learner
 from regard.train.muon import Muon
+from regard.train.precision import autocast
 from regard.train.stream import Load
 from regard.train.workers import Workers
 
@@ -54,32 +56,39 @@ def spread(learner: Learner, workers: Workers, sharding: str) -> nn.Module:
     return learner
 
 
-def update(
-    learner: nn.Module,
-    optimisers: Sequence[Optimizer],
-    loads: Sequence[Load],
-    workers: Workers,
-    precision: str,
-    clip: float,
-    hands: Hands | None = None,
-) -> Update:
-    """Learn from the batches of one step; `hands` share them out among themselves."""
-    tokens = sum(load.tokens for load in loads)
-    # Engines divide a gradient by the number of processes; the loss takes that back.
-    share = workers.count / workers.everybodys(tokens)
-    with nullcontext() if hands is None else one_thread():
-        if hands is None:
-            total = _one_by_one(learner, loads, workers, precision, share)
-        else:
-            assert workers.count == 1, "hands do not wait for other processes"
-            total = _by_hands(learner, loads, hands, precision, float(share))
-        norm = _clipped(learner.parameters(), clip)
-        for optimiser in optimisers:
-            if isinstance(optimiser, Muon):
-                optimiser.hands = hands
-            optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
-    return Update(total, tokens, norm)
+@dataclass(frozen=True, eq=False)
+class Engine:
+    """A learner and those who move its weights."""
+
+    learner: nn.Module
+    """As the processes share it."""
+    optimisers: Sequence[Optimizer]
+    workers: Workers
+    precision: str
+    """Of matrix products."""
+    clip: float
+    """The norm that a gradient may have."""
+    hands: Hands | None = None
+    """Who share the batches out among themselves, if anybody does."""
+
+    def update(self, loads: Sequence[Load]) -> Update:
+        """Learn from the batches of one step."""
+        tokens = sum(load.tokens for load in loads)
+        # Engines divide a gradient by the number of processes; the loss takes that back.
+        share = self.workers.count / self.workers.everybodys(tokens)
+        with nullcontext() if self.hands is None else one_thread():
+            if self.hands is None:
+                total = _one_by_one(self.learner, loads, self.workers, self.precision, share)
+            else:
+                assert self.workers.count == 1, "hands do not wait for other processes"
+                total = _by_hands(self.learner, loads, self.hands, self.precision, float(share))
+            norm = _clipped(self.learner.parameters(), self.clip)
+            for optimiser in self.optimisers:
+                if isinstance(optimiser, Muon):
+                    optimiser.hands = self.hands
+                optimiser.step()
+                optimiser.zero_grad(set_to_none=True)
+        return Update(total, tokens, norm)
 
 
 def _one_by_one(
@@ -127,11 +136,6 @@ def _added(some: Sequence[Tensor | None], more: Sequence[Tensor | None]) -> list
     """Gradients of the same weights added up; None is nothing."""
     pairs = zip(some, more, strict=True)
     return [other if one is None else one if other is None else one + other for one, other in pairs]
-
-
-def autocast(device: torch.device, precision: str, cached: bool = True) -> torch.autocast:
-    """Matrix products in half precision, or nothing of the kind."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16", cache_enabled=cached)
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from regard.train.budget import find_budget
 from regard.train.checkpoint import exists, newest, room_in
 from regard.train.compiling import compile_in_place, decide
 from regard.train.cost import flops_per_token, limit
-from regard.train.engine import update
+from regard.train.engine import Engine
 from regard.train.events import Event, Noticed, Saved, Started
 from regard.train.finish import finish, keep_weights
 from regard.train.hands import Hands, hands_for
@@ -103,11 +103,12 @@ def _learn(job: Job, standing: Standing, started: Started, stop: Stop) -> Genera
         _hands(job, standing, compiled) as hands,
         stream(feed, standing.position, _shape(job, feed, compiled, hands), job.workers.device.type == "cuda") as steps,
     ):
+        engine = Engine(job.learner, job.optimisers, job.workers, settings.precision, settings.clip, hands)
         while reason is None:
             after, loads = next(steps)
             now = rate(settings, standing.step + 1, standing.shrunk)
             set_rate(job.optimisers, now)
-            meter.add(update(job.learner, job.optimisers, loads, job.workers, settings.precision, settings.clip, hands))
+            meter.add(engine.update(loads))
             standing.step, standing.position = standing.step + 1, after
             if job.average is not None:
                 job.average.follow(standing.step)

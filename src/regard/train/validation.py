@@ -10,10 +10,10 @@ from regard.data.batching import in_order
 from regard.data.store import Store
 from regard.models.seq2seq import Seq2Seq
 from regard.score import Score
-from regard.train.engine import autocast
 from regard.train.events import Sample, Validated
 from regard.train.job import Job
 from regard.train.loss import judge
+from regard.train.precision import autocast
 from regard.train.standing import Standing
 from regard.train.translating import affordable, samples, some_text
 from regard.train.workers import Workers
