@@ -6,7 +6,8 @@
 
 Everybody trains on the same sentences with AdamW. Ours come through the product's own stream of batches and its own
 update; the others through a `DataLoader` that sorts by length and pads, with workers of its own, as their users write
-it. tok/s counts real target tokens. `idle` is the share of the time in which CUDA had nothing to do.
+it. tok/s counts real target tokens. `idle` is the share of the time in which CUDA had nothing to do: what a profile
+says of busy time, which profiling does not change, against the time of a step without it.
 """
 
 import argparse
@@ -36,6 +37,7 @@ from regard.train.engine import Engine
 from regard.train.hands import hands_for
 from regard.train.loss import Learner
 from regard.train.optimiser import build_optimisers
+from regard.train.recording import WARM, Recorder
 from regard.train.stream import BLOCK, Parts, Shape, stream
 from regard.train.workers import Workers
 
@@ -130,6 +132,10 @@ class Contender:
     peak: float = 0.0
     idle: float | None = None
 
+    def step(self, steps_a_turn: int) -> float:
+        """Seconds of a step."""
+        return sum(self.tokens) / len(self.tokens) / self.rate() / steps_a_turn
+
     def rate(self) -> float:
         """Real target tokens a second, the slowest fifth of turns left out."""
         pairs = sorted(zip(self.seconds, self.tokens, strict=True), key=lambda pair: pair[0] / pair[1])
@@ -154,7 +160,8 @@ def ours(pairs: Pairs, asked: argparse.Namespace, device: torch.device, precisio
     else:
         shape = Parts(hands.count if hands else 1, BLOCK if precision == "bfloat16" else 1)
     source = iter(stream(feed, BEGINNING, shape, pin=device.type == "cuda"))
-    engine = Engine(learner, optimisers, workers, precision, settings.clip, hands)
+    recorder = Recorder(learner, device, precision) if device.type == "cuda" else None
+    engine = Engine(learner, optimisers, workers, precision, settings.clip, hands, recorder)
 
     def turn() -> int:
         return engine.update(next(source).loads).tokens
@@ -226,21 +233,19 @@ def measure(contenders: list[Contender], asked: argparse.Namespace, device: torc
             break
 
 
-def idle(turn: Turn, many: int) -> float:
-    """The share of the time between the first kernel and the last in which none ran."""
+def busy(turn: Turn, many: int) -> float:
+    """Seconds of a step in which a kernel ran."""
     turn()
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
         for _ in range(many):
             turn()
         torch.cuda.synchronize()
     spans = sorted((e.time_range.start, e.time_range.end) for e in seen.events() or [] if e.self_device_time_total > 0)
-    if not spans:
-        return float("nan")
-    begin, busy, end = spans[0][0], 0.0, spans[0][0]
+    total, end = 0.0, float("-inf")
     for start, stop in spans:
-        busy += max(0.0, stop - max(start, end))
+        total += max(0.0, stop - max(start, end))
         end = max(end, stop)
-    return float(1 - busy / (end - begin))
+    return 1e-6 * total / many
 
 
 def ready(asked: argparse.Namespace, device: torch.device, precision: str) -> list[Contender]:
@@ -259,12 +264,13 @@ def ready(asked: argparse.Namespace, device: torch.device, precision: str) -> li
         begin, before = time.perf_counter(), torch.cuda.memory_allocated() if device.type == "cuda" else 0
         each = Contender(name, makers[name]())
         steps.forget_peak(device)
-        for _ in range(3 if device.type == "cuda" else 1):
+        for _ in range(WARM if device.type == "cuda" else 1):
             each.turn()
         steps.settle(device)
         steps.tell(f"{name}: first steps took {time.perf_counter() - begin:.1f} s")
+        # What a recording keeps to itself is counted while it is made, and not when it is played.
         steps.forget_peak(device)
-        for _ in range(3 if device.type == "cuda" else 1):
+        for _ in range(4 if device.type == "cuda" else 1):
             each.turn()
         steps.settle(device)
         each.peak = steps.peak(device) - before / 1e9
@@ -277,9 +283,8 @@ def table(contenders: list[Contender], steps_a_turn: int) -> str:
     lines = [f"{'':10}{'tok/s':>12}{'ms/step':>10}{'GB':>8}{'idle':>8}{'ratio':>8}"]
     for each in contenders:
         idle_share = "" if each.idle is None else f"{each.idle:.1%}"
-        step = 1e3 * sum(each.tokens) / len(each.tokens) / each.rate() / steps_a_turn
         lines.append(
-            f"{each.name:10}{each.rate():12,.0f}{step:10.1f}{each.peak:8.1f}{idle_share:>8}"
+            f"{each.name:10}{each.rate():12,.0f}{1e3 * each.step(steps_a_turn):10.1f}{each.peak:8.1f}{idle_share:>8}"
             f"{contenders[0].rate() / each.rate():8.2f}"
         )
     return "\n".join(lines)
@@ -319,7 +324,7 @@ def main() -> None:
         contenders = ready(asked, device, precision)
         measure(contenders, asked, device)
         for each in contenders if device.type == "cuda" else ():
-            each.idle = idle(each.turn, IDLE_STEPS)
+            each.idle = max(0.0, 1 - busy(each.turn, IDLE_STEPS) / each.step(asked.steps))
         print(f"\n{asked.size}, {precision}, up to {asked.tokens:,} tokens a step, {name}", flush=True)
         print(table(contenders, asked.steps), flush=True)
         said[precision] = [

@@ -37,9 +37,8 @@ class Sinusoidal(nn.Module):
 
     def forward(self, position_N: Int[Tensor, " N"], like: Tensor) -> Float[Tensor, "N D"]:
         """The vector of each position."""
-        angle = angles(position_N, self.width, like)
-        turned = torch.stack([angle.sin(), angle.cos()], -2 if self.halves else -1).flatten(-2)
-        return turned[..., : self.width].to(like.dtype)
+        made = _opaque_sines if torch.compiler.is_compiling() else _sines
+        return made(position_N, self.width, self.halves, like.dtype)
 
 
 class Learned(nn.Module):
@@ -76,6 +75,22 @@ class Rotary(nn.Module):
         cos, sin = angle.cos().to(x_NHE.dtype), angle.sin().to(x_NHE.dtype)
         first, second = x_NHE.chunk(2, -1)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+
+def _sines(position_N: Tensor, width: int, halves: bool, dtype: torch.dtype) -> Tensor:
+    """Sines and cosines of each position's angles."""
+    angle = angles(position_N, width, position_N.new_empty(0, dtype=dtype))
+    turned = torch.stack([angle.sin(), angle.cos()], -2 if halves else -1).flatten(-2)
+    return turned[..., :width].to(dtype).contiguous()
+
+
+_opaque_sines = torch.library.custom_op("regard::sines", _sines, mutates_args=())
+"""The compiler does not look into it, or it would have the sines of a position computed for every token there."""
+
+
+@_opaque_sines.register_fake
+def _(position_N: Tensor, width: int, halves: bool, dtype: torch.dtype) -> Tensor:
+    return position_N.new_empty(position_N.shape[0], width, dtype=dtype)
 
 
 def angles(position_N: Int[Tensor, " N"], width: int, like: Tensor) -> Float[Tensor, "N half"]:

@@ -51,6 +51,16 @@ class Layout:
         np.cumsum(host, out=offsets[1:])
         return cls.from_offsets(offsets).to(where)
 
+    @classmethod
+    def spread(cls, offsets: Int32[Tensor, " ends"], tokens: int, longest: int) -> "Layout":
+        """The layout with good boundaries, made on their device; they are not looked at, so nothing is waited for."""
+        lengths_B = offsets.diff()
+        # Given the output's size, `repeat_interleave` need not ask the device for it.
+        sequence_N = torch.repeat_interleave(lengths_B, output_size=tokens)
+        start_N = torch.repeat_interleave(offsets[:-1], lengths_B, output_size=tokens)
+        position_N = torch.arange(tokens, dtype=torch.int32, device=offsets.device) - start_N
+        return cls(lengths_B, offsets, sequence_N, position_N, longest)
+
     def __len__(self) -> int:
         """How many sequences there are."""
         return self.lengths_B.shape[0]
@@ -74,7 +84,7 @@ class Layout:
         """The same layout on another device: only the offsets travel, the rest is computed where it arrives."""
         if self.offsets.device == torch.device(device):
             return self
-        return _spread_on_device(self.offsets.to(device, non_blocking=non_blocking), self.tokens, self.longest)
+        return Layout.spread(self.offsets.to(device, non_blocking=non_blocking), self.tokens, self.longest)
 
     def twice(self) -> "Layout":
         """This layout followed by itself; the device is not waited for."""
@@ -204,16 +214,6 @@ def _spread_on_host(offsets: NDArray[np.int32]) -> Layout:
     position -= np.repeat(offsets[:-1], lengths)
     lengths_B, sequence_N, position_N = map(torch.from_numpy, (lengths, sequence, position))
     return Layout(lengths_B, torch.from_numpy(offsets), sequence_N, position_N, int(lengths.max()))
-
-
-def _spread_on_device(offsets: Int32[Tensor, " ends"], tokens: int, longest: int) -> Layout:
-    """What follows from good offsets, on their device and without waiting for it."""
-    lengths_B = offsets.diff()
-    # Given the output's size, `repeat_interleave` need not ask the device for it.
-    sequence_N = torch.repeat_interleave(lengths_B, output_size=tokens)
-    start_N = torch.repeat_interleave(offsets[:-1], lengths_B, output_size=tokens)
-    position_N = torch.arange(tokens, dtype=torch.int32, device=offsets.device) - start_N
-    return Layout(lengths_B, offsets, sequence_N, position_N, longest)
 
 
 def _check_offsets(offsets: NDArray[Any]) -> None:

@@ -24,6 +24,7 @@ from regard.train.hands import Hands, one_thread
 from regard.train.loss import Learner
 from regard.train.muon import Muon
 from regard.train.precision import autocast
+from regard.train.recording import Recorder
 from regard.train.stream import Load
 from regard.train.workers import Workers
 
@@ -70,6 +71,8 @@ class Engine:
     """The norm that a gradient may have."""
     hands: Hands | None = None
     """Who share the batches out among themselves, if anybody does."""
+    recorder: Recorder | None = None
+    """Who takes batches through the learner, where that is not done one kernel at a time."""
 
     def update(self, loads: Sequence[Load]) -> Update:
         """Learn from the batches of one step."""
@@ -77,11 +80,7 @@ class Engine:
         # Engines divide a gradient by the number of processes; the loss takes that back.
         share = self.workers.count / self.workers.everybodys(tokens)
         with nullcontext() if self.hands is None else one_thread():
-            if self.hands is None:
-                total = _one_by_one(self.learner, loads, self.workers, self.precision, share)
-            else:
-                assert self.workers.count == 1, "hands do not wait for other processes"
-                total = _by_hands(self.learner, loads, self.hands, self.precision, float(share))
+            total = self._pass(loads, share)
             norm = _clipped(self.learner.parameters(), self.clip)
             for optimiser in self.optimisers:
                 if isinstance(optimiser, Muon):
@@ -89,6 +88,16 @@ class Engine:
                 optimiser.step()
                 optimiser.zero_grad(set_to_none=True)
         return Update(total, tokens, norm)
+
+    def _pass(self, loads: Sequence[Load], share: float | Tensor) -> Tensor:
+        """The summed loss of the batches; the gradients of `share` times it are left at the weights."""
+        if self.hands is None and self.recorder is None:
+            return _one_by_one(self.learner, loads, self.workers, self.precision, share)
+        assert self.workers.count == 1, "neither hands nor recordings wait for other processes"
+        if self.hands is not None:
+            return _by_hands(self.learner, loads, self.hands, self.precision, float(share))
+        assert self.recorder is not None
+        return _recorded(self.recorder, loads, float(share))
 
 
 def _one_by_one(
@@ -130,6 +139,21 @@ def _by_hands(learner: nn.Module, loads: Sequence[Load], hands: Hands, precision
     for weight, gradient in zip(weights, gradients, strict=True):
         weight.grad = gradient
     return torch.stack([total for total, _ in made]).sum()
+
+
+def _recorded(recorder: Recorder, loads: Sequence[Load], share: float) -> Tensor:
+    """The same by a recording, which leaves its gradients where the next batch's will be."""
+    total = torch.zeros((), dtype=torch.float64, device=recorder.device)
+    sums: list[Tensor | None] = [None] * len(recorder.weights)
+    for load in loads:
+        loss, gradients = recorder.passes(load.batch, share)
+        if len(loads) > 1:
+            gradients = [None if each is None else each.clone() for each in gradients]
+        sums = _added(sums, gradients)
+        total += loss
+    for weight, gradient in zip(recorder.weights, sums, strict=True):
+        weight.grad = gradient
+    return total
 
 
 def _added(some: Sequence[Tensor | None], more: Sequence[Tensor | None]) -> list[Tensor | None]:

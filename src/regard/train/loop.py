@@ -23,6 +23,7 @@ from regard.train.hands import Hands, hands_for
 from regard.train.job import Job, assemble
 from regard.train.meter import Meter
 from regard.train.optimiser import set_rate
+from regard.train.recording import Recorder
 from regard.train.restore import restore, save
 from regard.train.resume import check_recipe
 from regard.train.schedule import rate
@@ -103,7 +104,8 @@ def _learn(job: Job, standing: Standing, started: Started, stop: Stop) -> Genera
         _hands(job, standing, compiled) as hands,
         stream(feed, standing.position, _shape(job, feed, compiled, hands), job.workers.device.type == "cuda") as steps,
     ):
-        engine = Engine(job.learner, job.optimisers, job.workers, settings.precision, settings.clip, hands)
+        learners = job.learner, job.optimisers, job.workers
+        engine = Engine(*learners, settings.precision, settings.clip, hands, _recorder(job, compiled))
         while reason is None:
             after, loads = next(steps)
             now = rate(settings, standing.step + 1, standing.shrunk)
@@ -130,6 +132,14 @@ def _hands(job: Job, standing: Standing, compiled: bool) -> AbstractContextManag
     """Who learns beside each other in this process: on a CPU, as many as batches are large enough for."""
     alone = job.workers.device.type != "cpu" or job.workers.count > 1 or compiled
     return (None if alone else hands_for(standing.budget)) or nullcontext()
+
+
+def _recorder(job: Job, compiled: bool) -> Recorder | None:
+    """Who plays batches of one size from a recording, where one process has such on CUDA."""
+    settings, workers = job.recipe.train, job.workers
+    if not compiled or not settings.record or workers.device.type != "cuda" or workers.count > 1:
+        return None
+    return Recorder(job.learner, workers.device, settings.precision)
 
 
 def _shape(job: Job, feed: Feed, compiled: bool, hands: Hands | None) -> Shape | Parts | None:

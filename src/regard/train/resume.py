@@ -14,6 +14,7 @@ FREE = {
     "train.tokens",
     "train.accumulate",
     "train.compile",
+    "train.record",
     "train.sharding",
     "train.average",
     "train.every",
