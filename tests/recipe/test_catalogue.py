@@ -15,7 +15,7 @@ def test_every_setting_says_what_it_does() -> None:
 
 
 def test_the_number_of_settings_grows_only_by_decision() -> None:
-    assert len(catalogue()) == 104
+    assert len(catalogue()) == 105
 
 
 def test_a_setting_is_found_by_its_key_or_by_a_name_only_it_has() -> None:
