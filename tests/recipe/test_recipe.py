@@ -134,6 +134,8 @@ def test_a_recipe_is_frozen() -> None:
     ("override", "words"),
     [
         ("train.stepz=3", "train.stepz: no such setting; did you mean train.steps?"),
+        ("steps=3", "steps: no such setting; did you mean train.steps?"),
+        ("train.size=3", "train.size: no such setting; did you mean text.size or model.size?"),
         ("layers=3", "layers: no such setting; did you mean model.encoder_layers?"),
         ("data.train.0.sorce=x", "data.train.0.sorce: no such setting; did you mean data.train.source?"),
         ("data.valid={path='x.tsv', colums=[1, 2]}", "did you mean data.train.columns?"),
@@ -214,6 +216,28 @@ def test_a_missing_file_names_the_recipes_beside_it(tmp_path: Path) -> None:
     (tmp_path / "there.toml").write_text(SMALL, encoding="utf-8")
     with pytest.raises(ValueError, match=r"no such recipe; there are .*there\.toml"):
         load(tmp_path / "their.toml")
+
+
+def test_a_missing_file_names_nothing_but_recipes(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'other'\n", encoding="utf-8")
+    (tmp_path / "broken.toml").write_bytes(b"\xff[")
+    with pytest.raises(ValueError, match=r"no such recipe$"):
+        load(tmp_path / "nosuch")
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "here.toml").write_text(SMALL, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"no such recipe; there are \S*recipes/here\.toml$"):
+        load(tmp_path / "nosuch")
+
+
+def test_a_folder_is_no_recipe_but_a_run_tells_how_to_go_on(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a folder, not a recipe$"):
+        load(tmp_path)
+    (tmp_path / "one.toml").write_text(SMALL, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"a folder, not a recipe; it has \S*one\.toml$"):
+        load(tmp_path)
+    (tmp_path / "recipe.toml").write_text(SMALL, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"go on with the run in it: regard train \S*recipe\.toml --run \S+$"):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"train = = 3", b"[data", b""])

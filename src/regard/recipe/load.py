@@ -21,6 +21,8 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise ValueError(f"{path}: no such recipe{_near(path)}") from None
+    except IsADirectoryError:
+        raise ValueError(f"{path}: a folder, not a recipe{_inside(path)}") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8 at byte {error.start}; a recipe is a TOML text file") from None
     return parse(text, overrides, where=str(path), name=path.stem)
@@ -85,6 +87,28 @@ def _value(text: str) -> Any:
 
 
 def _near(path: Path) -> str:
-    """A hint at recipes lying where the missing one was looked for."""
-    found = sorted(str(each) for each in path.parent.glob("*.toml")) if path.parent.is_dir() else []
+    """A hint at recipes lying where the missing one was looked for, or in a folder of recipes there."""
+    found = [str(each) for folder in (path.parent, path.parent / "recipes") for each in _recipes_in(folder)]
     return f"; there are {', '.join(found)}" if found else ""
+
+
+def _inside(folder: Path) -> str:
+    """A hint at what may have been meant by a folder: the run in it, or one of its recipes."""
+    if (folder / "recipe.toml").is_file():
+        return f"; to go on with the run in it: regard train {folder / 'recipe.toml'} --run {folder}"
+    found = [str(each) for each in _recipes_in(folder)]
+    return f"; it has {', '.join(found)}" if found else ""
+
+
+def _recipes_in(folder: Path) -> list[Path]:
+    """The recipes of a folder; TOML is written for other things too."""
+    return [each for each in sorted(folder.glob("*.toml")) if _is_recipe(each)]
+
+
+def _is_recipe(file: Path) -> bool:
+    """Whether a TOML file names text to learn from, which every recipe must and nothing else does."""
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8-sig")).get("data")
+    except (OSError, ValueError):
+        return False
+    return isinstance(data, dict) and "train" in data

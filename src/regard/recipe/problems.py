@@ -100,16 +100,21 @@ def _choices(expected: str) -> list[str]:
 
 
 def _neighbour(path: str, family: str) -> str:
-    """The setting most like an unknown one: in its own section first, then anywhere."""
+    """The setting of that name in another section, or the one most like it: in its own section, then anywhere."""
     *parents, name = path.split(".")
     section = ".".join(step for step in parents if not step.isdecimal())
     section = re.sub(r"^data\.(valid|test)$", "data.train", section)
     here = {each.name: each.key for each in _here(family) if each.key.rpartition(".")[0] == section}
     everywhere = {each.name: each.key for each in _here(family) if each.name != name}
+    own = f"{section}.{name}" if section else name
+    # Outside of the model no family is known; unless told otherwise it is the Transformer.
+    moved = dict.fromkeys(each.key for each in _here(family or "transformer") if each.name == name and each.key != own)
     elsewhere = [each for each in catalogue() if each.key == path and each.families]
     if family and elsewhere:
         having = dict.fromkeys(one for each in elsewhere for one in each.families)
         return f" of '{family}'; {' and '.join(having)} {'has' if len(having) == 1 else 'have'} it"
+    if moved:
+        return f"; did you mean {' or '.join(moved)}?"
     here.pop(name, None)
     if not section:
         here |= {each.key.partition(".")[0]: each.key.partition(".")[0] for each in catalogue()}
