@@ -1,5 +1,6 @@
 """A run that was stopped, killed or starved goes on to the very numbers of one that was not."""
 
+import json
 import resource
 import shutil
 import signal
@@ -96,13 +97,14 @@ def test_a_second_ctrl_c_does_not_wait(tiny: Make, tmp_path: Path) -> None:
     events.close()
 
 
-@pytest.mark.parametrize("harm", ["cut", "changed", "lost", "notes"])
+@pytest.mark.parametrize("harm", ["cut", "changed", "lost", "notes", "no notes", "another step", "another name"])
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     harm: str, straight: Path, half: Path, tiny: Make, trained: Train
 ) -> None:
     last = max((half / FOLDER).glob("step-*"))
     shard = next(last.glob("*.safetensors"))
-    data = shard.read_bytes()
+    data, notes = shard.read_bytes(), last / "notes.json"
+    written = notes.read_text(encoding="utf-8")
     match harm:
         case "cut":
             shard.write_bytes(data[: len(data) // 2])
@@ -111,12 +113,39 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
         case "lost":
             shard.unlink()
         case "notes":
-            (last / "notes.json").write_text("{", encoding="utf-8")
+            notes.write_text("{", encoding="utf-8")
+        case "no notes":
+            notes.write_text("[]", encoding="utf-8")
+        case "another step":
+            notes.write_text(written.replace('"step": 4', '"step": 5'), encoding="utf-8")
+        case "another name":
+            notes.write_text(written.replace('"shrunk"', '"shrunj"'), encoding="utf-8")
     events = trained(tiny(), half)
     said = [event.message for event in events if isinstance(event, Noticed)]
     assert len(said) == 1
     assert "step-00000004 is damaged" in said[0]
     assert "going on from step 2" in said[0]
+    assert same(straight, half)
+
+
+def test_a_checkpoint_from_before_notes_were_sealed_is_gone_on_from(half: Path, straight: Path, tiny: Make) -> None:
+    for file in (half / FOLDER).glob("*/notes.json"):
+        notes = json.loads(file.read_text(encoding="utf-8"))
+        del notes["seal"]
+        file.write_text(json.dumps(notes), encoding="utf-8")
+    assert kinds(list(train(tiny(), half, "cpu")))[0] == "Started"
+    assert same(straight, half)
+
+
+def test_what_somebody_laid_beside_the_checkpoints_is_left_alone(half: Path, straight: Path, tiny: Make) -> None:
+    last = max((half / FOLDER).glob("step-*"))
+    shutil.copytree(last, last.with_name("step-00000004.copy"))
+    (half / FOLDER / "step-notes.txt").write_text("the good one is 4", encoding="utf-8")
+    list(train(tiny(), half, "cpu"))
+    names = {each.name for each in (half / FOLDER).iterdir()}
+    assert names == {"step-00000004", "step-00000006", "step-00000004.copy", "step-notes.txt"}
+    shutil.rmtree(last.with_name("step-00000004.copy"))
+    (half / FOLDER / "step-notes.txt").unlink()
     assert same(straight, half)
 
 

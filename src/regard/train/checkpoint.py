@@ -2,7 +2,7 @@
 
     checkpoints/step-00000500/
       shard-*.safetensors    tensors, written by torch.distributed.checkpoint, each process its part
-      notes.json             how far the run has come, and size and checksum of every file
+      notes.json             how far the run has come, size and checksum of every file, and a checksum of all this
 
 Any number of processes can read what any number has written. There is no pickle in it. A checkpoint is written beside
 its place, reaches the disk, and is then renamed, so that a name without a dot in front always means a whole one.
@@ -28,7 +28,7 @@ from regard.files import settle, write_whole
 from regard.train.workers import Workers
 
 FOLDER, NOTES = "checkpoints", "notes.json"
-_NAME, _SCRATCH = "step-{:08d}", ".writing"
+_NAME, _SCRATCH, _SEAL = "step-{:08d}", ".writing", "seal"
 _BLOCK = 1 << 24
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -48,7 +48,7 @@ def save(run: Path, step: int, tensors: dict[str, Tensor], notes: dict[str, Any]
             state_dict_saver.save(tensors, storage_writer=writer, no_dist=workers.count == 1)
         if workers.first:
             files = {file.name: _print_of(file) for file in sorted(scratch.iterdir())}
-            write_whole(scratch / NOTES, json.dumps({**notes, "files": files}, indent=2).encode())
+            write_whole(scratch / NOTES, _sealed({**notes, "files": files}))
             settle(scratch)
             shutil.rmtree(place, ignore_errors=True)
             scratch.rename(place)
@@ -84,8 +84,11 @@ def newest(run: Path) -> tuple[Path | None, list[str]]:
 
 
 def read_notes(place: Path) -> dict[str, Any]:
-    """What was noted beside the tensors."""
-    notes: dict[str, Any] = json.loads((place / NOTES).read_text(encoding="utf-8"))
+    """What was noted beside the tensors; refused where it is not what was written."""
+    notes: Any = json.loads((place / NOTES).read_text(encoding="utf-8"))
+    # Runs begun before there was a seal have none.
+    if not isinstance(notes, dict) or notes.pop(_SEAL, _seal_of(notes)) != _seal_of(notes):
+        raise ValueError(f"{NOTES} changed since it was written")
     return notes
 
 
@@ -102,8 +105,8 @@ def names_in(place: Path) -> set[str]:
 
 
 def _found(run: Path) -> list[Path]:
-    """The checkpoints of a run, the last one first."""
-    return sorted((run / FOLDER).glob("step-*"), reverse=True)
+    """The checkpoints of a run, the last one first; copies that somebody laid beside them have other names."""
+    return sorted((each for each in (run / FOLDER).glob("step-*") if each.name[5:].isdecimal()), reverse=True)
 
 
 def _fault(place: Path) -> str | None:
@@ -114,6 +117,16 @@ def _fault(place: Path) -> str | None:
     except (OSError, ValueError, KeyError) as error:
         return f"{place} is damaged ({error})"
     return f"{place} is damaged ({', '.join(wrong)} changed since it was written)" if wrong else None
+
+
+def _sealed(notes: dict[str, Any]) -> bytes:
+    """Notes as a file's bytes, with a checksum of their own."""
+    return json.dumps({**notes, _SEAL: _seal_of(notes)}, indent=2).encode()
+
+
+def _seal_of(notes: object) -> int:
+    """A checksum of notes, however they are laid out."""
+    return zlib.crc32(json.dumps(notes, sort_keys=True).encode())
 
 
 def _print_of(file: Path) -> list[int]:
