@@ -32,6 +32,13 @@ def test_training_tells_what_it_does_and_leaves_a_model(tiny: Make, trained: Tra
     assert bundle.scores["test"]["sentences"] == 30
 
 
+@pytest.mark.parametrize("text", ["valid", "test"])
+def test_a_text_that_is_not_there_is_told_of_before_anything_is_learnt(text: str, tiny: Make, tmp_path: Path) -> None:
+    recipe = tiny(f"data.{text}={{source='nowhere.en', target='nowhere.de'}}")
+    with pytest.raises((ValueError, OSError), match=r"nowhere\.en does not exist"):
+        next(train(recipe, tmp_path, "cpu"))
+
+
 def test_it_learns(tiny: Make, trained: Train, tmp_path: Path) -> None:
     events = trained(tiny("train.steps=40", "train.every=40", "model.dropout=0.0"), tmp_path)
     losses = [event.loss for event in events if isinstance(event, Progress)]

@@ -211,3 +211,43 @@ def test_other_text_under_the_same_recipe_is_refused(tiny: Make, trained: Train,
         print("c d", file=other)
     with pytest.raises(ValueError, match="text or the vocabulary has changed"):
         trained(recipe.model_copy(update={"train": recipe.train.model_copy(update={"steps": 4})}), tmp_path / "run")
+
+
+def test_a_run_that_came_to_nothing_may_be_begun_anew_by_another_recipe(
+    tiny: Make, trained: Train, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match="not a number"):
+        trained(tiny("train.rate=1e30", "train.warmup=0"), tmp_path)
+    stale = tmp_path / "weights" / "step-00009999.safetensors"
+    stale.parent.mkdir(exist_ok=True)
+    stale.write_bytes(b"of another model")
+    trained(tiny("model.width=32", "train.average=2"), tmp_path)
+    assert not stale.exists()
+    assert (tmp_path / "model.safetensors").is_file()
+
+
+def test_a_trained_model_is_not_replaced_by_another_even_without_its_checkpoints(
+    straight: Path, tiny: Make, trained: Train
+) -> None:
+    shutil.rmtree(straight / FOLDER)
+    with pytest.raises(ValueError, match="begun with another recipe"):
+        trained(tiny("train.rate=0.5"), straight)
+
+
+def test_what_a_killed_process_left_half_written_is_removed(half: Path, tiny: Make, trained: Train) -> None:
+    for name in ("model.safetensors.0a1b2c3d", "weights/best.safetensors.0a1b2c3d"):
+        (half / name).write_bytes(b"half")
+    (half / "model.safetensors.mine").write_bytes(b"a copy")
+    trained(tiny(), half)
+    assert not list(half.rglob("*.0a1b2c3d"))
+    assert (half / "model.safetensors.mine").is_file()
+    assert (half / "weights" / "best.safetensors").is_file()
+
+
+def test_a_run_whose_time_was_up_takes_no_step_more(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    recipe = tiny("train.minutes=1e-9", "train.steps=100")
+    first = trained(recipe, tmp_path)[-1]
+    assert kinds(events := trained(recipe, tmp_path)) == ["Started", "Finished"]
+    assert isinstance(first, Finished)
+    assert isinstance(events[-1], Finished)
+    assert (events[-1].reason, events[-1].step) == ("time", first.step)

@@ -9,8 +9,9 @@ import torch
 from regard.bundle import WEIGHTS, load_weights, save_scores, save_weights
 from regard.models.seq2seq import Seq2Seq
 from regard.train.average import load_mean
+from regard.train.checkpoint import exists
 from regard.train.events import Finished
-from regard.train.job import Job, text_store
+from regard.train.job import Job
 from regard.train.standing import Standing
 from regard.train.translating import as_json, some_text
 from regard.train.validation import measure
@@ -19,6 +20,15 @@ from regard.translator.given import choose_look_for
 
 FOLDER = "weights"
 _STEP, _BEST = "step-{:08d}.safetensors", "best.safetensors"
+_SCRATCH = "." + 8 * "[0-9a-f]"  # what `regard.files.writing_whole` adds to a name while it writes
+
+
+def tidy_weights(run: Path) -> None:
+    """Remove what a killed process left half-written and, where there is no checkpoint to go on from, kept weights."""
+    kept = run / FOLDER
+    left = [*run.glob(WEIGHTS + _SCRATCH), *kept.glob(f"*.safetensors{_SCRATCH}")]
+    for each in left if exists(run) else [*left, *_last(run), kept / _BEST]:
+        each.unlink(missing_ok=True)
 
 
 def keep_weights(job: Job, model: Seq2Seq, standing: Standing) -> None:
@@ -80,8 +90,7 @@ def _scores(job: Job, model: Seq2Seq, standing: Standing) -> dict[str, Any]:
     """How good the chosen weights are, searched as the recipe says, on the texts it names."""
     found: dict[str, Any] = {}
     data, settings = job.recipe.data, job.recipe.train
-    for name, corpus in (("valid", data.valid), ("test", data.test)):
-        store = text_store(job.recipe, corpus, job.prepared)
+    for name, corpus, store in (("valid", data.valid, job.valid), ("test", data.test, job.test)):
         if store is None or corpus is None:
             continue
         quality = measure(model, store, standing.budget, job.workers, settings.precision)

@@ -38,6 +38,7 @@ class Job:
     workers: Workers
     prepared: Prepared
     valid: Store | None
+    test: Store | None
     model: Seq2Seq
     learner: nn.Module
     """The model with its loss, as the processes share it."""
@@ -102,7 +103,8 @@ def assemble(recipe: Recipe, run: Path, workers: Workers, prepared: Prepared, be
         run,
         workers,
         prepared,
-        text_store(recipe, recipe.data.valid, prepared),
+        _text_store(recipe, recipe.data.valid, prepared),
+        _text_store(recipe, recipe.data.test, prepared),
         model,
         learner,
         build_optimisers(model, settings),
@@ -120,7 +122,7 @@ def new_model(recipe: Recipe, prepared: Prepared) -> Seq2Seq:
     return build(recipe.model, len(both.source), len(both.target))
 
 
-def text_store(recipe: Recipe, corpus: Corpus | None, prepared: Prepared) -> Store | None:
+def _text_store(recipe: Recipe, corpus: Corpus | None, prepared: Prepared) -> Store | None:
     """The store of a validation or test corpus, of which no pair is dropped."""
     if corpus is None:
         return None

@@ -1,5 +1,6 @@
 """The training loop: a recipe and a folder in, events out as it goes, and in the end a trained model in the folder."""
 
+import math
 import time
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -18,7 +19,7 @@ from regard.train.compiling import compile_in_place, decide
 from regard.train.cost import flops_per_token, limit
 from regard.train.engine import Engine
 from regard.train.events import Event, Noticed, Saved, Started
-from regard.train.finish import finish, keep_weights
+from regard.train.finish import finish, keep_weights, tidy_weights
 from regard.train.hands import Hands, hands_for
 from regard.train.job import Job, assemble
 from regard.train.meter import Meter
@@ -74,6 +75,7 @@ def _begin(recipe: Recipe, run: Path, workers: Workers, prepared: Prepared) -> t
     workers.same(prepared.tokenizers.fingerprint, "the vocabulary")
     if workers.first:
         lay_out(recipe, prepared)
+        tidy_weights(run)
     notices = []
     model = None
     if recipe.train.start and not exists(run):  # weights from elsewhere matter at the very beginning only
@@ -91,7 +93,7 @@ def _begin(recipe: Recipe, run: Path, workers: Workers, prepared: Prepared) -> t
 def _learn(job: Job, standing: Standing, started: Started, stop: Stop) -> Generator[Event, None, Reason]:
     """Update after update until something ends it, with a reading now and then and a validation at each turn."""
     settings = job.recipe.train
-    if reason := _over(job, standing):
+    if reason := _over(job, standing) or ("time" if standing.seconds > _allowed(job) else None):
         return reason
     compiled, why = decide(job, standing)
     if compiled:
@@ -177,8 +179,13 @@ def _over(job: Job, standing: Standing) -> Reason | None:
 
 def _late(job: Job, meter: Meter) -> bool:
     """Whether the time is up, by the first process's clock."""
+    return job.workers.first and meter.seconds() > _allowed(job)
+
+
+def _allowed(job: Job) -> float:
+    """Seconds that the run may take."""
     minutes = job.recipe.train.minutes
-    return job.workers.first and minutes is not None and meter.seconds() > 60 * minutes
+    return math.inf if minutes is None else 60 * minutes
 
 
 def _started(job: Job, standing: Standing) -> Started:

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from regard.bundle import RECIPE
+from regard.bundle import RECIPE, WEIGHTS
 from regard.recipe import Recipe, load
+from regard.train.checkpoint import exists
 
 FREE = {
     "data.root",
@@ -26,8 +27,11 @@ FREE = {
 
 
 def check_recipe(recipe: Recipe, run: Path) -> None:
-    """Refuse to go on with a run by a recipe that would make it another one."""
-    if not (run / RECIPE).is_file():
+    """Refuse to go on with a run by a recipe that would make it another one.
+
+    A run that came to nothing, before its first checkpoint, may be begun anew by any recipe.
+    """
+    if not (run / RECIPE).is_file() or not (exists(run) or (run / WEIGHTS).is_file()):
         return
     before = load(run / RECIPE)
     changed = [(key, old, new) for key, old, new in differences(before, recipe) if not _free(key)]
