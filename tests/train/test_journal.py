@@ -135,3 +135,13 @@ def test_tensorboard_reads_the_curves_and_the_samples(tmp_path: Path) -> None:
     assert board.Scalars("valid/exact match")[-1].value == 100.0
     text = board.Tensors("samples")[-1].tensor_proto.string_val[0].decode()
     assert validated(STEPS).samples[1].translation in text
+
+
+def test_tensorboard_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    theirs = tmp_path / "tensorboard" / "events.out.tfevents.1234.host"
+    theirs.parent.mkdir()
+    theirs.touch()
+    keep(tmp_path, until=50)
+    keep(tmp_path, since=50)
+    names = {each.name for each in theirs.parent.iterdir()}
+    assert names == {theirs.name, "events.out.tfevents.000001", "events.out.tfevents.000002"}

@@ -15,6 +15,7 @@ from regard.recipe import Recipe
 from regard.train.checkpoint import FOLDER, newest
 from regard.train.events import Event, Finished, Noticed, Progress, Started, Validated
 from regard.train.loop import train
+from regard.train.translating import samples
 
 Make = Callable[..., Recipe]
 Train = Callable[[Recipe, Path], list[Event]]
@@ -128,6 +129,24 @@ def test_bleu_chooses_where_it_is_asked_to(tiny: Make, trained: Train, tmp_path:
     ]
     assert all(event.scores[0].detail for event in validated)
     assert validated[0].best
+
+
+def test_of_equal_bleu_the_lower_loss_is_the_better(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    """BLEU is 0 for long at first; that must not end a run, nor choose its first weights."""
+    recipe = tiny("train.choose=bleu", "train.translate=auto", "train.patience=1", "train.rate=1e-3")
+    events = trained(recipe, tmp_path)
+    validated = [event for event in events if isinstance(event, Validated)]
+    assert [event.scores[0].value for event in validated] == [0.0, 0.0, 0.0]
+    assert [event.best for event in validated] == [True, True, True]
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    assert (finished.reason, finished.best_step) == ("steps", 6)
+
+
+def test_a_sample_has_nothing_that_a_terminal_would_obey() -> None:
+    (shown,) = samples(["a\tb"], ["naïve \u200fأنا"], ["\x13\x1b[2J \x7f\x9b1m ok"])
+    assert (shown.source, shown.reference) == ("a b", "naïve \u200fأنا")
+    assert shown.translation == "��[2J ��1m ok"
 
 
 def test_without_validation_text_the_last_weights_are_kept(tiny: Make, trained: Train, tmp_path: Path) -> None:

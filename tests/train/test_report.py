@@ -162,6 +162,17 @@ def test_a_long_run_has_curves_of_bearable_length(tmp_path: Path) -> None:
     assert np.asarray(drawn.get_ydata()).mean() == pytest.approx(np.mean([each.loss for each in events]), rel=0.01)
 
 
+def test_a_word_without_end_is_shortened_in_pictures(tmp_path: Path) -> None:
+    endless = Sample("a b", "c d", "o" * 400)
+    with Journal(tmp_path) as journal:
+        for event in story(tmp_path):
+            journal.write(event)
+    shown = AttentionMap(("a", "b"), ("o" * 400,), np.array([[0.5, 0.5]]))
+    html, png = write_report(tmp_path, attention=[shown], samples=[endless])  # a warning would be an error
+    assert imread(png).shape[1] < 2000
+    assert "o" * 400 in html.read_text(encoding="utf-8")
+
+
 def test_a_folder_without_a_log_has_no_report(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no log\.jsonl"):
         write_report(tmp_path)

@@ -14,9 +14,10 @@ from regard.plot.style import INK, sheet
 from regard.score import Score
 from regard.train.events import Progress, Sample, Validated
 from regard.train.journal import Log
-from regard.train.wording import ending
+from regard.train.wording import ending, short
 
 POINTS = 400  # readings a curve shows
+LINE = 120  # letters of a line
 
 
 def learning_curves(log: Log, title: str = "") -> Figure | None:
@@ -85,6 +86,7 @@ def headline(name: str, log: Log, told: Mapping[str, Sequence[Score]], samples: 
         lines += [("", 5.0), (each.source, 9.5), (f"{'✓' if right else '✗'}  {each.translation}", 9.5)]
         if not right:
             lines.append((f"→  {each.reference}", 9.5))
+    lines = [(short(text, LINE), size) for text, size in lines]
     fonts = families(text for text, _ in lines)
     height = sum(size * 1.5 for _, size in lines) + 8
     figure = sheet(10.0, height / 72)

@@ -18,9 +18,10 @@ from regard.train import page
 from regard.train.events import Sample
 from regard.train.journal import Log, read
 from regard.train.pictures import headline, learning_curves, stacked
-from regard.train.wording import amount, duration, ending
+from regard.train.wording import amount, duration, ending, short
 
 HTML, PNG = "report.html", "report.png"
+WORD = 24  # letters of a word beside a map
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def write_report(
         samples if samples is not None else next((each.samples for each in reversed(log.validated) if each.samples), ())
     )
     learning = learning_curves(log)
-    maps = [alignment(each.weights_TS, each.source, each.target, each.gold) for each in attention]
+    maps = [_map(each) for each in attention]
     name = log.started.recipe.name if log.started else run.name
     sections = [
         ("Scores", _score_table(told)),
@@ -135,6 +136,12 @@ def _history(log: Log, sample: Sample) -> list[tuple[int, str]]:
             if other.source == sample.source and (not history or history[-1][1] != other.translation):
                 history.append((each.step, other.translation))
     return history
+
+
+def _map(shown: AttentionMap) -> Figure:
+    """The picture of a map; a word without end, as a model may say at first, must not crowd it out."""
+    source, target = ([short(word, WORD) for word in side] for side in (shown.source, shown.target))
+    return alignment(shown.weights_TS, source, target, shown.gold)
 
 
 def _attention(attention: Sequence[AttentionMap], maps: Sequence[Figure]) -> str:

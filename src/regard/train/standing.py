@@ -1,5 +1,6 @@
 """How far a run has come: all that a checkpoint keeps besides tensors."""
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -26,6 +27,8 @@ class Standing:
     """What plateaus have left of the learning rate."""
     best: float | None = None
     """The best score on the validation text, where higher is better."""
+    best_loss: float | None = None
+    """What the loss on it was then."""
     best_step: int | None = None
     stale: int = 0
     """Validations since the best."""
@@ -36,10 +39,14 @@ class Standing:
     validated: float = 0.0
     """The run's time when the last validation was over."""
 
-    def judged(self, score: float, shrink: float) -> bool:
-        """Take note of a validation, by a score where higher is better; whether it is the best."""
-        if self.best is None or score > self.best:
-            self.best, self.best_step, self.stale = score, self.step, 0
+    def judged(self, score: float, loss: float, shrink: float) -> bool:
+        """Take note of a validation, by a score where higher is better; whether it is the best.
+
+        Of equal scores the lower loss is better: BLEU stays at 0 for long while a model begins to learn.
+        """
+        before = math.inf if self.best_loss is None else self.best_loss
+        if self.best is None or (score, -loss) > (self.best, -before):
+            self.best, self.best_loss, self.best_step, self.stale = score, loss, self.step, 0
             return True
         self.stale += 1
         self.shrunk *= shrink

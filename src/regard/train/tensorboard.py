@@ -31,7 +31,7 @@ class Board:
     def start(self, step: int) -> None:
         """Begin, or go on from `step`: whatever an earlier life wrote beyond it is not shown any more."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        before = sorted(self.folder.glob("*.tfevents.*"))
+        before = [each for each in sorted(self.folder.glob("*.tfevents.*")) if each.suffix[1:].isdecimal()]
         if step == 0:
             for path in before:
                 path.unlink()

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 import torch
@@ -60,7 +61,13 @@ def some_text(store: Store, corpus: Corpus, count: int) -> tuple[list[str], list
 
 def samples(source: Sequence[str], target: Sequence[str], translated: Sequence[str]) -> tuple[Sample, ...]:
     """A few of them, to look at."""
-    return tuple(Sample(*each) for each in list(zip(source, target, translated, strict=True))[:SHOWN])
+    some = list(zip(source, target, translated, strict=True))[:SHOWN]
+    return tuple(Sample(*map(_visible, each)) for each in some)
+
+
+def _visible(line: str) -> str:
+    """A line without control characters, which a model that spells in bytes may say and a terminal would obey."""
+    return "".join("\ufffd" if category(each) == "Cc" else each for each in line.replace("\t", " "))
 
 
 def affordable(before: int, taken: float, between: float, all_of_them: int) -> int:

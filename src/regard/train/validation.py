@@ -61,7 +61,8 @@ def validate(job: Job, model: Seq2Seq, standing: Standing, now: float) -> Valida
     over = time.perf_counter()
     standing.translated, standing.translating = count, over - measured
     standing.validated = now + over - begin
-    best = standing.judged(scores[0].value if settings.choose == "bleu" else -quality.loss, settings.shrink)
+    score = scores[0].value if settings.choose == "bleu" else -quality.loss
+    best = standing.judged(score, quality.loss, settings.shrink)
     return Validated(standing.step, *quality, scores, shown, over - begin, best)
 
 

@@ -23,6 +23,11 @@ def amount(number: float) -> str:
     return f"{number:,.0f}"
 
 
+def short(text: str, longest: int) -> str:
+    """A text of no more letters than that; three dots stand for those left out."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
 def marked_words(reference: str, translation: str) -> list[tuple[str, bool]]:
     """The words of a translation, each with whether the reference has it in its place."""
     theirs, ours = reference.split(), translation.split()
