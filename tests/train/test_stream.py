@@ -11,7 +11,7 @@ from regard.data.prepare import gather
 from regard.nn.cross_entropy import IGNORED
 from regard.recipe import Recipe
 from regard.train.budget import find_budget
-from regard.train.compiling import decide, verdict
+from regard.train.compiling import Way, decide, verdict
 from regard.train.job import Job, assemble
 from regard.train.standing import Standing
 from regard.train.stream import Shape, stream
@@ -62,8 +62,8 @@ def test_auto_leaves_room_for_the_longest_and_for_learning(tiny: Make) -> None:
 
 
 def test_a_run_on_a_cpu_is_not_compiled_unless_told(tiny: Make) -> None:
-    assert decide(job_of(tiny()), Standing()) == (False, "")
-    assert decide(job_of(tiny("train.compile=true")), Standing())[0]
+    assert decide(job_of(tiny()), Standing()) == Way()
+    assert decide(job_of(tiny("train.compile=true")), Standing()) == Way(compiled=True)
 
 
 def test_what_is_long_enough_to_pay_for_it_is_compiled() -> None:

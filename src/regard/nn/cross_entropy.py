@@ -94,6 +94,12 @@ def _loss_and_gradient(logits_NV: Tensor, labels_N: Tensor, smoothing: float) ->
     return losses_N.where(known_N, 0).sum(), z_NV
 
 
+def _by_kernel(logits_NV: Tensor, labels_N: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    """The same with Triton, the gradient in the precision of the scores."""
+    losses_N, d_logits_NV = kernels.losses_and_gradient(logits_NV, labels_N, smoothing)
+    return losses_N.sum(), d_logits_NV
+
+
 class _FromScores(torch.autograd.Function):
     """Some rows at a time, and the gradient written once, in the scores' own precision."""
 
@@ -161,10 +167,11 @@ class _FromStates(torch.autograd.Function):
             if not wanted:
                 loss += _losses(logits_NV, labels_N[rows], smoothing)[0].sum()
                 continue
-            part, d_logits_NV = _loss_and_gradient(logits_NV, labels_N[rows], smoothing)
+            made = _by_kernel if serves(logits_NV) else _loss_and_gradient
+            part, d_logits_NV = made(logits_NV, labels_N[rows], smoothing)
             loss += part
             if d_bias_V is not None:
-                d_bias_V += d_logits_NV.sum(0)
+                d_bias_V += d_logits_NV.sum(0, dtype=exact)
             d_logits_NV = d_logits_NV.to(states_ND.dtype)
             d_states_ND[rows] = d_logits_NV @ weight_VD
             d_weight_VD += d_logits_NV.t() @ states_ND[rows]

@@ -43,8 +43,8 @@ class Train(Section):
     compile: bool | Literal["auto"] = "auto"
     """Compile the model; `auto` does so on CUDA when the run is long enough to pay for it."""
     record: bool = True
-    """Where one process learns on CUDA and the model is compiled: record a batch's kernels once and then launch them
-    together (CUDA graphs), which small models gain most from."""
+    """Where one process learns on CUDA: record the kernels of a batch once and then launch them together (CUDA graphs),
+    which small models gain most from; recurrent ones cannot be recorded."""
     sharding: Literal["ddp", "fsdp"] = "ddp"
     """With several processes: the whole model in each (`ddp`), or a part of it in each (`fsdp`)."""
     ema: Share = 0.0

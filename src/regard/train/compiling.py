@@ -1,9 +1,13 @@
-"""Whether to compile the model: about a minute is spent once, and each step is quicker from then on."""
+"""How batches go through the model on CUDA: compiled or not, recorded or not.
 
+Compiling takes about a minute once, and each step is quicker from then on. A recording takes a second.
+"""
+
+import math
 import time
-from collections.abc import Callable
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -11,34 +15,58 @@ from torch.nn.parallel import DistributedDataParallel
 
 from regard.data.example import Batch
 from regard.train.job import Job
-from regard.train.precision import autocast
+from regard.train.recording import WARM, Recorder
 from regard.train.standing import Standing
+from regard.train.stream import Shape
 
-WARM, TIMED = 3, 5  # batches passed through before the clock starts, and while it runs
+TIMED = 5  # batches passed through while the clock runs
 OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"comprehensive_padding": False}
 """For the compiler: rows of scores lie close, as the loss's kernel wants them, or they would be copied twice a step."""
 RECURRENT = ("sutskever", "bahdanau", "luong")
-WORTH = 100.0  # seconds of learning that pay for compiling: on an H200 it takes 50 and saves more than half of the rest
+WORTH, RECORDED_WORTH = 100.0, 150.0
+"""Seconds of learning that pay for compiling: on an H200 it takes 50, and saves more than half of the rest, or of what
+is recorded a third."""
 
 
-def decide(job: Job, standing: Standing) -> tuple[bool, str]:
-    """Whether to compile, and why, in words; on CUDA some batches are tried to find out."""
+class Way(NamedTuple):
+    """How batches go through the model."""
+
+    compiled: bool = False
+    recorded: bool = False
+    why: str = ""
+    """In words, where there is something to say."""
+
+    @property
+    def one_size(self) -> bool:
+        """Whether all batches must be of one size."""
+        return self.compiled or self.recorded
+
+
+def decide(job: Job, standing: Standing) -> Way:
+    """How batches are to go; on CUDA some are tried to find out."""
     settings, workers = job.recipe.train, job.workers
-    if settings.compile != "auto":
-        return settings.compile, ""
-    if workers.device.type != "cuda":
-        return False, ""
-    if job.recipe.model.kind in RECURRENT:
-        return False, "not compiled: recurrences have kernels of their own, and each batch its own number of steps"
+    cuda, recurrent = workers.device.type == "cuda", job.recipe.model.kind in RECURRENT
+    possible = settings.record and cuda and workers.count == 1 and not recurrent
+    if settings.compile is True or not cuda:
+        return Way(settings.compile is True, possible)
+    if recurrent:
+        return Way(why="not compiled: recurrences have kernels of their own, and each batch its own number of steps")
     if workers.count > 1 and settings.sharding == "fsdp":
-        return False, "not compiled: the model is sharded (train.compile = true compiles it all the same)"
+        return Way(why="not compiled: the model is sharded (train.compile = true compiles it all the same)")
+    plain = _seconds(job, standing.budget, recorded=False)
+    played = _seconds(job, standing.budget, recorded=True) if possible else math.inf
+    recorded = played < plain
+    if settings.compile is False:
+        return Way(recorded=recorded)
     batches = settings.accumulate * max(settings.steps - standing.step, 0)
-    return verdict(workers.decided(batches * _seconds(job, standing.budget)))
+    seconds = workers.decided(batches * min(plain, played))
+    compiled, why = verdict(seconds, RECORDED_WORTH if recorded else WORTH)
+    return Way(compiled, recorded or (compiled and possible), why)
 
 
-def verdict(seconds: float) -> tuple[bool, str]:
+def verdict(seconds: float, worth: float = WORTH) -> tuple[bool, str]:
     """What to do about so many seconds of learning, and why."""
-    if seconds < WORTH:
+    if seconds < worth:
         return False, f"not compiled: {seconds:.0f} s of learning do not pay for it"
     return True, f"compiled, which takes a minute: learning would take {seconds / 60:.0f} without it"
 
@@ -50,28 +78,31 @@ def compile_in_place(learner: nn.Module) -> None:
     _inner(learner).compile(dynamic=False, options=OPTIONS)
 
 
-def _seconds(job: Job, tokens: int) -> float:
+def _seconds(job: Job, tokens: int, recorded: bool) -> float:
     """Time that a batch takes forward and backward; nothing is learnt from it, and no dice are thrown for good."""
-    device = job.workers.device
-    batches = (batch for step in job.feed(tokens).epoch(0) for batch in step)
-    with torch.random.fork_rng([device]):
-        for batch in islice(batches, WARM):
-            _pass(job, batch)
-        torch.cuda.synchronize(device)
-        begin = time.perf_counter()
-        passed = sum(_pass(job, batch) for batch in islice(batches, TIMED))
-        torch.cuda.synchronize(device)
-    job.model.zero_grad(set_to_none=True)
-    return (time.perf_counter() - begin) / max(passed, 1)
+    feed = job.feed(tokens)
+    some = [batch for step in islice(feed.epoch(0), WARM + 1 + TIMED) for batch in step]
+    shape = Shape.of(feed)
+    batches = cycle([shape.fill(batch) for batch in some] if recorded else some)
+    recorder = Recorder(_inner(job.learner), job.workers.device, job.recipe.train.precision)
+    recorder.why_not = "" if recorded else "not asked for"
+    with torch.random.fork_rng([job.workers.device]):
+        try:
+            _pass(recorder, islice(batches, WARM + 1))
+            return _pass(recorder, islice(batches, TIMED)) / TIMED
+        except torch.OutOfMemoryError:
+            if not recorded:
+                raise
+            return math.inf  # filled up, some models' attention needs more than there is
 
 
-def _pass(job: Job, batch: Batch) -> int:
-    """One batch forward and backward."""
-    placed = batch.to(job.workers.device, non_blocking=True)
-    with autocast(job.workers.device, job.recipe.train.precision):
-        loss = _inner(job.learner)(placed.source, placed.target, placed.labels_N)
-    loss.backward()
-    return 1
+def _pass(recorder: Recorder, batches: Iterator[Batch]) -> float:
+    """Take batches through; how long it took."""
+    begin = time.perf_counter()
+    for batch in batches:
+        recorder.passes(batch, 1.0)
+    torch.cuda.synchronize(recorder.device)
+    return time.perf_counter() - begin
 
 
 def _inner(learner: nn.Module) -> nn.Module:

@@ -15,7 +15,7 @@ from regard.models.cost import parameters
 from regard.recipe import Recipe
 from regard.train.budget import find_budget
 from regard.train.checkpoint import exists, newest, room_in
-from regard.train.compiling import compile_in_place, decide
+from regard.train.compiling import Way, compile_in_place, decide
 from regard.train.cost import flops_per_token, limit
 from regard.train.engine import Engine
 from regard.train.events import Event, Noticed, Saved, Started
@@ -95,19 +95,20 @@ def _learn(job: Job, standing: Standing, started: Started, stop: Stop) -> Genera
     settings = job.recipe.train
     if reason := _over(job, standing) or ("time" if standing.seconds > _allowed(job) else None):
         return reason
-    compiled, why = decide(job, standing)
-    if compiled:
+    way = decide(job, standing)
+    if way.compiled:
         compile_in_place(job.learner)
-    if why:
-        yield Noticed(why)
+    if way.why:
+        yield Noticed(way.why)
     meter = Meter(standing, job.workers, started.flops_per_token, started.limit, settings.steps)
     feed, saved = job.feed(standing.budget), standing.step
     with (
-        _hands(job, standing, compiled) as hands,
-        stream(feed, standing.position, _shape(job, feed, compiled, hands), job.workers.device.type == "cuda") as steps,
+        _hands(job, standing, way) as hands,
+        stream(feed, standing.position, _shape(job, feed, way, hands), job.workers.device.type == "cuda") as steps,
     ):
         learners = job.learner, job.optimisers, job.workers
-        engine = Engine(*learners, settings.precision, settings.clip, hands, _recorder(job, compiled))
+        recorder = Recorder(job.learner, job.workers.device, settings.precision) if way.recorded else None
+        engine = Engine(*learners, settings.precision, settings.clip, hands, recorder)
         while reason is None:
             after, loads = next(steps)
             now = rate(settings, standing.step + 1, standing.shrunk)
@@ -130,23 +131,15 @@ def _learn(job: Job, standing: Standing, started: Started, stop: Stop) -> Genera
     return reason
 
 
-def _hands(job: Job, standing: Standing, compiled: bool) -> AbstractContextManager[Hands | None]:
+def _hands(job: Job, standing: Standing, way: Way) -> AbstractContextManager[Hands | None]:
     """Who learns beside each other in this process: on a CPU, as many as batches are large enough for."""
-    alone = job.workers.device.type != "cpu" or job.workers.count > 1 or compiled
+    alone = job.workers.device.type != "cpu" or job.workers.count > 1 or way.compiled
     return (None if alone else hands_for(standing.budget)) or nullcontext()
 
 
-def _recorder(job: Job, compiled: bool) -> Recorder | None:
-    """Who plays batches of one size from a recording, where one process has such on CUDA."""
-    settings, workers = job.recipe.train, job.workers
-    if not compiled or not settings.record or workers.device.type != "cuda" or workers.count > 1:
-        return None
-    return Recorder(job.learner, workers.device, settings.precision)
-
-
-def _shape(job: Job, feed: Feed, compiled: bool, hands: Hands | None) -> Shape | Parts | None:
+def _shape(job: Job, feed: Feed, way: Way, hands: Hands | None) -> Shape | Parts | None:
     """In what shape batches are wanted."""
-    if compiled:
+    if way.one_size:
         return Shape.of(feed)
     if job.workers.device.type != "cpu":
         return None
