@@ -213,6 +213,23 @@ def test_other_text_under_the_same_recipe_is_refused(tiny: Make, trained: Train,
         trained(recipe.model_copy(update={"train": recipe.train.model_copy(update={"steps": 4})}), tmp_path / "run")
 
 
+@pytest.mark.parametrize(
+    ("harmed", "chosen"),
+    [("best", "last, step 4"), ("step-00000004", "best on data.valid")],
+)
+def test_damaged_weights_are_done_without(
+    harmed: str, chosen: str, tiny: Make, trained: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recipe = tiny("train.steps=4", "train.average=2")
+    trained(recipe, tmp_path)
+    (tmp_path / "weights" / "step-00000002.safetensors").unlink()
+    (tmp_path / "weights" / f"{harmed}.safetensors").write_bytes(b"no weights")
+    finished = trained(recipe, tmp_path)[-1]
+    assert isinstance(finished, Finished)
+    assert finished.scores["weights"].startswith(chosen)
+    assert f"{harmed}.safetensors is damaged" in caplog.text
+
+
 def test_a_run_that_came_to_nothing_may_be_begun_anew_by_another_recipe(
     tiny: Make, trained: Train, tmp_path: Path
 ) -> None:

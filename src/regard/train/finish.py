@@ -1,10 +1,12 @@
 """From the last update to a model others can use: which weights to keep, and what is known of them."""
 
+import logging
 import time
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from regard.bundle import WEIGHTS, load_weights, save_scores, save_weights
 from regard.models.seq2seq import Seq2Seq
@@ -21,6 +23,8 @@ from regard.translator.given import choose_look_for
 FOLDER = "weights"
 _STEP, _BEST = "step-{:08d}.safetensors", "best.safetensors"
 _SCRATCH = "." + 8 * "[0-9a-f]"  # what `regard.files.writing_whole` adds to a name while it writes
+
+_log = logging.getLogger("regard")
 
 
 def tidy_weights(run: Path) -> None:
@@ -63,16 +67,28 @@ def finish(job: Job, standing: Standing, reason: Literal["steps", "patience", "s
 
 def _choose(job: Job, model: Seq2Seq, standing: Standing, stopped: bool) -> str:
     """Give the model the weights to keep: the best, or the mean of the last if validation finds it no worse."""
-    files = _last(job.run)[: job.recipe.train.average]
-    best = job.run / FOLDER / _BEST
+    files = [each for each in _last(job.run)[: job.recipe.train.average] if _whole(job, each)]
+    file = job.run / FOLDER / _BEST
+    best = standing.best if standing.best_step is not None and file.is_file() and _whole(job, file) else None
     if len(files) > 1 and not stopped:
         load_mean(model, files)
-        if standing.best is None or _score(job, model, standing) >= standing.best:
+        if best is None or _score(job, model, standing) >= best:
             return f"mean of the last {len(files)} checkpoints"
-    if standing.best_step is not None and best.is_file():
-        load_weights(model, best)
+    if best is not None:
+        load_weights(model, file)
         return f"best on data.valid, step {standing.best_step}"
     return f"last, step {standing.step}"
+
+
+def _whole(job: Job, file: Path) -> bool:
+    """Whether weights can be read; those that something has damaged since must not keep the others from use."""
+    try:
+        with safe_open(file, "pt"):
+            return True
+    except SafetensorError as error:
+        if job.workers.first:
+            _log.warning("%s is damaged (%s), and done without", file, error)
+        return False
 
 
 def _score(job: Job, model: Seq2Seq, standing: Standing) -> float:
