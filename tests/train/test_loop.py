@@ -40,6 +40,12 @@ def test_a_text_that_is_not_there_is_told_of_before_anything_is_learnt(text: str
         next(train(recipe, tmp_path, "cpu"))
 
 
+def test_a_device_that_nothing_learns_on_is_refused_before_anything_is_written(tiny: Make, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="training does not run on 'meta'; say cpu"):
+        next(train(tiny(), tmp_path / "run", "meta"))
+    assert not (tmp_path / "run").exists()
+
+
 def test_it_learns(tiny: Make, trained: Train, tmp_path: Path) -> None:
     events = trained(tiny("train.steps=40", "train.every=40", "model.dropout=0.0"), tmp_path)
     losses = [event.loss for event in events if isinstance(event, Progress)]
@@ -158,6 +164,14 @@ def test_without_validation_text_the_last_weights_are_kept(tiny: Make, trained: 
     assert all(torch.equal(each, last[f"weights.{name}"]) for name, each in saved.items())
 
 
+@pytest.mark.parametrize("word", ["train.patience=3", "train.schedule=plateau", "train.choose=bleu"])
+def test_what_waits_for_a_validation_needs_text_for_it(word: str, tiny: Make, tmp_path: Path) -> None:
+    recipe = tiny(word, "train.translate=auto")
+    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"valid": None})})
+    with pytest.raises(ValueError, match=rf"{word.partition('=')[0]} = .* needs text .* no data\.valid; name one"):
+        next(train(recipe, tmp_path, "cpu"))
+
+
 def test_the_mean_of_the_last_weights_is_taken_if_it_is_no_worse(tiny: Make, trained: Train, tmp_path: Path) -> None:
     events = trained(tiny("train.average=2", "train.rate=1e-4"), tmp_path)
     finished = events[-1]
@@ -256,11 +270,18 @@ def test_a_new_vocabulary_keeps_the_vectors_of_pieces_known_before(
     )
 
 
-def test_a_run_begun_from_another_model_says_what_differs(
-    tiny: Make, trained: Train, once: Path, tmp_path: Path
+@pytest.mark.parametrize("vocabulary", ["start", "new"])
+def test_a_run_begun_from_another_model_says_what_differs_before_text_is_read(
+    vocabulary: str, tiny: Make, trained: Train, once: Path, tmp_path: Path
 ) -> None:
+    recipe = tiny(
+        f"train.start='{once}'",
+        f"train.vocabulary={vocabulary}",
+        "model.inner=64",
+        "data.train=[{source='nowhere.en', target='nowhere.de'}]",
+    )
     with pytest.raises(ValueError, match=r"model.inner is 32 there and 64 here"):
-        trained(tiny(f"train.start='{once}'", "model.inner=64"), tmp_path / "new")
+        trained(recipe, tmp_path / "new")
 
 
 def test_a_file_in_the_place_of_the_folder_is_left_alone(tiny: Make, tmp_path: Path) -> None:

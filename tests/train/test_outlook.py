@@ -35,6 +35,18 @@ def test_text_that_is_missing_is_said_to_be(tiny: Make) -> None:
     assert outlook.epochs is None
 
 
+def test_small_numbers_are_told_in_small_units(tiny: Make) -> None:
+    told = str(look_ahead(tiny(), "cpu"))
+    assert "model       10.8 k parameters" in told
+    assert " k" in told.partition("a checkpoint takes")[2]
+    assert "0 MFLOP" not in told
+
+
+def test_a_device_that_nothing_learns_on_is_refused(tiny: Make) -> None:
+    with pytest.raises(ValueError, match="training does not run on 'meta'; say cpu"):
+        look_ahead(tiny(), "meta")
+
+
 @pytest.mark.parametrize(
     ("name", "millions", "steps", "width", "average"),
     [("wmt14-base", 63.1, 100_000, 512, 5), ("wmt14-big", 214.2, 300_000, 1024, 20)],

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from regard.bundle import find_device
 from regard.data.pool import Pairs
 from regard.models.cost import training_flops
 from regard.models.seq2seq import Seq2Seq
@@ -42,6 +43,20 @@ def activation_bytes(model: nn.Module, precision: str) -> int:
     inside = sum(sum(each.shape) for each in model.parameters() if each.ndim == 2 and id(each) not in words)
     scores = sum(each.weight.shape[0] for each in model.modules() if isinstance(each, Output))
     return size * (inside + scores)
+
+
+def find_learner(device: str) -> torch.device:
+    """The device of a name, if models can learn on it."""
+    place = find_device(device)
+    if place.type not in _SIZES:
+        raise ValueError(f"training does not run on '{device}'; say cpu, cuda, cuda:1 and so on, or auto")
+    return place
+
+
+def cpu_name() -> str:
+    """The processor as a person calls it."""
+    threads = torch.get_num_threads()
+    return f"CPU, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def limit(device: torch.device, precision: str) -> float:

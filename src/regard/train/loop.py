@@ -16,7 +16,7 @@ from regard.recipe import Recipe
 from regard.train.budget import find_budget
 from regard.train.checkpoint import exists, newest, room_in
 from regard.train.compiling import Way, compile_in_place, decide
-from regard.train.cost import flops_per_token, limit
+from regard.train.cost import cpu_name, find_learner, flops_per_token, limit
 from regard.train.engine import Engine
 from regard.train.events import Event, Noticed, Saved, Started
 from regard.train.finish import finish, keep_weights, tidy_weights
@@ -26,7 +26,7 @@ from regard.train.meter import Meter
 from regard.train.optimiser import set_rate
 from regard.train.recording import Recorder
 from regard.train.restore import restore, save
-from regard.train.resume import check_recipe
+from regard.train.resume import check_choices, check_recipe
 from regard.train.schedule import rate
 from regard.train.standing import Standing
 from regard.train.start import adopted, begun, given_tokenizers
@@ -44,8 +44,10 @@ def train(recipe: Recipe, run: Path, device: str = "auto", watch: Watch | None =
     `watch` is told of the preparation of text. Under torchrun every process calls this and gets the events; only the
     first one writes.
     """
+    find_learner(device)  # what is not there must not be told of after hours of preparing text
     recipe = adopted(recipe, run)
     check_recipe(recipe, run)
+    check_choices(recipe, run)
     prepared = gather(recipe, run, watch, tokenizers=given_tokenizers(recipe, run))
     with (
         joined(device) as workers,
@@ -202,7 +204,7 @@ def _name(workers: Workers) -> str:
     """The device as a person calls it."""
     if workers.device.type == "cuda":
         return torch.cuda.get_device_name(workers.device)
-    return f"CPU, {torch.get_num_threads()} threads"
+    return cpu_name()
 
 
 def _not_a_number(job: Job, where: str) -> str:

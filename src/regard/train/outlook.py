@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
-from regard.bundle import find_device
 from regard.data.prepare import Prepared, Watch, gather
 from regard.models.build import build
 from regard.models.cost import parameters, training_flops
 from regard.models.seq2seq import Seq2Seq
 from regard.recipe import Recipe
 from regard.train.budget import CPU_LARGEST
-from regard.train.cost import activation_bytes, flops_per_token, limit
+from regard.train.cost import activation_bytes, cpu_name, find_learner, flops_per_token, limit
 from regard.train.start import adopted, given_tokenizers
+from regard.train.wording import amount
 
 ASSUMED = 28  # tokens a sentence has where the text is not there to be counted, as WMT's sentences have on average
 CUDA_ASSUMED = 25_000  # tokens of a batch that `auto` would look for
@@ -60,15 +60,14 @@ class Outlook:
         """For a person."""
         epochs = f", {self.epochs:,.1f} epochs" if self.epochs is not None else ""
         lines = [
-            f"model       {self.parameters / 1e6:,.1f} M parameters, vocabulary {self.vocabulary[0]:,} and "
+            f"model       {amount(self.parameters)} parameters, vocabulary {self.vocabulary[0]:,} and "
             f"{self.vocabulary[1]:,}",
             f"work        {self.steps:,} steps of about {self.tokens_per_step:,} target tokens{epochs}",
-            f"            {self.flops_per_token / 1e6:,.0f} MFLOP a target token, {self.flops:.3g} FLOP in all",
+            f"            {amount(self.flops_per_token)}FLOP a target token, {self.flops:.3g} FLOP in all",
             f"device      {self.device}, {self.workers} process{'es' if self.workers > 1 else ''}: a matrix product "
             f"runs at {self.limit / 1e12:,.2f} TFLOP/s",
             f"time        about {_duration(self.seconds)}, if training reaches {self.reached:.0%} of that",
-            f"memory      about {self.memory / 1e9:,.1f} GB on each device; a checkpoint takes "
-            f"{self.checkpoint / 1e9:,.2f} GB",
+            f"memory      about {amount(self.memory)}B on each device; a checkpoint takes {amount(self.checkpoint)}B",
         ]
         if self.missing:
             lines.append(f"the text is not here, so sentences of {ASSUMED} tokens are assumed: {self.missing}")
@@ -78,7 +77,7 @@ class Outlook:
 def look_ahead(recipe: Recipe, device: str = "auto", watch: Watch | None = None) -> Outlook:
     """Count what can be counted of a recipe's training and estimate the rest; nothing is trained or written."""
     recipe = adopted(recipe)
-    settings, where = recipe.train, find_device(device)
+    settings, where = recipe.train, find_learner(device)
     prepared, missing = _text(recipe, watch)
     sizes = _vocabulary(recipe, prepared)
     with torch.device("meta"):  # shapes are all that is asked of it
@@ -91,7 +90,7 @@ def look_ahead(recipe: Recipe, device: str = "auto", watch: Watch | None = None)
     speed = limit(where, settings.precision) * workers
     reached = REACHED[(where.type, settings.precision)]
     return Outlook(
-        device=torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU, {torch.get_num_threads()} threads",
+        device=torch.cuda.get_device_name(where) if where.type == "cuda" else cpu_name(),
         workers=workers,
         parameters=parameters(model),
         vocabulary=sizes,

@@ -1,4 +1,4 @@
-"""Whether a run may go on with a recipe, and what a changed one means."""
+"""Whether a run may begin or go on with a recipe, and what a changed one means."""
 
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,22 @@ def check_recipe(recipe: Recipe, run: Path) -> None:
         raise ValueError(
             f"{run} was begun with another recipe:\n{said}\n"
             "give the old settings to go on with it, or another folder with --run to begin anew"
+        )
+
+
+def check_choices(recipe: Recipe, run: Path) -> None:
+    """Refuse to begin with settings that wait for a validation which never comes."""
+    settings = recipe.train
+    waiting = {
+        "train.choose = 'bleu'": settings.choose == "bleu",
+        "train.schedule = 'plateau'": settings.schedule == "plateau",
+        f"train.patience = {settings.patience}": settings.patience > 0,
+    }
+    named = [name for name, waits in waiting.items() if waits]
+    if named and recipe.data.valid is None and not exists(run):
+        raise ValueError(
+            f"{' and '.join(named)} {'needs' if len(named) == 1 else 'need'} text to validate on, and there is no "
+            "data.valid; name one, or leave the setting out"
         )
 
 

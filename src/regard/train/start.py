@@ -24,9 +24,12 @@ def adopted(recipe: Recipe, run: Path | None = None) -> Recipe:
     A `run` that has begun already has taken all it wants, and no longer needs the other one.
     """
     settings = recipe.train
+    home = _home(settings.start, run)
+    if home == settings.start != "":
+        _check_model(recipe, _recipe_of(home))
     if not settings.start or settings.vocabulary == "new":
         return recipe
-    before = _recipe_of(_home(settings.start, run))
+    before = _recipe_of(home)
     symbols = tuple(dict.fromkeys((*before.text.symbols, *recipe.text.symbols)))
     text = before.text.model_copy(update={"symbols": symbols, "sampling": recipe.text.sampling})
     return recipe.model_copy(update={"text": text})
@@ -43,7 +46,6 @@ def given_tokenizers(recipe: Recipe, run: Path | None = None) -> Tokenizers | No
 def begun(recipe: Recipe, prepared: Prepared) -> tuple[Seq2Seq, str]:
     """The recipe's model with the weights of the run it begins from, and how much of them it took."""
     bundle = load_bundle(recipe.train.start)
-    _check_model(recipe, bundle.recipe)
     model = new_model(recipe, prepared)
     old = dict(bundle.model.named_parameters())
     # Where vocabularies are two, the encoder's vectors are of source pieces, the others of target pieces.
