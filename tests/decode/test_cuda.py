@@ -57,6 +57,8 @@ def test_phrases_are_found_on_a_gpu_too() -> None:
 class Listing:
     """A model that says the best few of a step."""
 
+    listed = 99
+
     def __init__(self, model: Seq2Seq) -> None:
         self.model = model
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,9 +15,9 @@ from regard.decode import Limits, Options, Wish, search, stream
 class Listing(Table):
     """A table with a short list."""
 
-    def __init__(self, vocabulary: int, seed: int) -> None:
+    def __init__(self, vocabulary: int, seed: int, listed: int = 99) -> None:
         super().__init__(vocabulary, seed)
-        self.lists = 0
+        self.lists, self.listed = 0, listed
 
     def top(self, tokens_R: torch.Tensor, state: TableState, k: int) -> tuple[torch.Tensor, torch.Tensor, TableState]:
         self.lists += 1
@@ -49,3 +50,12 @@ def test_a_list_is_asked_for_wherever_it_is_enough() -> None:
         options: Options = replace(PLAIN, beam=beam, limits=Limits(most=30), length_penalty=0.0)
         search(listing, listing.start([0], beam), [Wish()], options)
         assert listing.lists == listing.steps > 0
+
+
+@pytest.mark.parametrize(("beam", "listed", "asked"), [(1, 0, False), (1, 1, True), (2, 3, False), (2, 4, True)])
+def test_no_list_is_asked_for_that_is_longer_than_pays(beam: int, listed: int, asked: bool) -> None:
+    for banned in ((), (3,)):
+        listing = Listing(20, 3, listed + len(banned))
+        options: Options = replace(PLAIN, beam=beam, limits=Limits(most=30), banned=banned)
+        search(listing, listing.start([0], beam), [Wish()], options)
+        assert listing.lists == (listing.steps if asked else 0)

@@ -7,10 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Generic
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.decode.hypothesis import Hypothesis
@@ -54,14 +52,14 @@ class GreedySearch(Generic[State]):
         self.done_R = torch.zeros(len(wishes), dtype=torch.bool, device=device)
         self.steps = 0
         self._said: list[tuple[Tensor, Tensor]] = []
-        self._told: list[list[tuple[NDArray[np.int64], NDArray[np.float64]]]] = [[] for _ in wishes]
+        """Tokens and log-probabilities of all that are still there, step by step; tables of earlier steps lead."""
 
     @torch.inference_mode()
     def advance(self) -> None:
         """One more token for every sentence."""
-        if self.shortlister is not None and self.steps < self.most:
-            # As many more as might be forbidden: what is left then has the best in it.
-            spare = len(self.options.banned) + (self.steps < self.least)
+        # As many more as might be forbidden: what is left then has the best in it.
+        spare = len(self.options.banned) + (self.steps < self.least)
+        if self.shortlister is not None and self.steps < self.most and 1 + spare <= self.shortlister.listed:
             logprob_RK, token_RK, self.state = self.shortlister.top(self.token_R, self.state, 1 + spare)
             logprob_R, self.token_R = self._best(logprob_RK, token_RK) if spare else (logprob_RK[:, 0], token_RK[:, 0])
         else:
@@ -78,18 +76,20 @@ class GreedySearch(Generic[State]):
         last = self.steps > self.longest
         if not last and self.device.type != "cpu" and self.steps % GLANCE:
             return []
-        if not last and int(self.done_R.sum()) < max(1, len(self.numbers) // 8):
-            return []
-        self._fetch()
         done = self.done_R.tolist()
-        over = [number for number, is_done in zip(self.numbers, done, strict=True) if is_done or last]
+        if not last and sum(done) < max(1, len(done) // 8):
+            return []
+        over = [row for row, is_done in enumerate(done) if is_done or last]
         kept = [row for row, is_done in enumerate(done) if not is_done and not last]
+        told = torch.column_stack([tokens for tokens, _ in self._said]), torch.column_stack([p for _, p in self._said])
+        hypotheses = self._hypotheses(over, told)
         self.numbers = [self.numbers[row] for row in kept]
         if kept:
             rows_R = torch.tensor(kept, device=self.device)
             self.state = self.stepper.select(self.state, rows_R)
             self.token_R, self.done_R = self.token_R[rows_R], self.done_R[rows_R]
-        return [(number, self._hypotheses(number)) for number in over]
+            self._said = [(told[0][rows_R], told[1][rows_R])]
+        return hypotheses
 
     def _best(
         self, logprob_RK: Float[Tensor, "R K"], token_RK: Int[Tensor, "R K"]
@@ -119,17 +119,17 @@ class GreedySearch(Generic[State]):
             logprobs_RV.masked_fill_(full_R[:, None], -torch.inf)
             logprobs_RV[:, self.options.end] = end_R
 
-    def _fetch(self) -> None:
-        """Bring what was said since the last time to the host, in one go."""
-        tokens, logprobs = (torch.stack(part, 1).cpu() for part in zip(*self._said, strict=True))
-        for row, number in enumerate(self.numbers):
-            self._told[number].append((tokens[row].numpy(), logprobs[row].double().numpy()))
-        self._said.clear()
-
-    def _hypotheses(self, number: int) -> list[Hypothesis]:
-        """What was said of a sentence up to its end."""
-        tokens, logprobs = (np.concatenate(part).tolist() for part in zip(*self._told[number], strict=True))
-        return said(tokens, logprobs, self.bounds[number][1], self.divisors, self.options.end)
+    def _hypotheses(
+        self, rows: list[int], told: tuple[Int[Tensor, "R T"], Float[Tensor, "R T"]]
+    ) -> list[tuple[int, list[Hypothesis]]]:
+        """What was said in some rows up to their ends, with the numbers of their sentences."""
+        rows_N = torch.tensor(rows, device=self.device)
+        tokens, logprobs = told[0][rows_N].tolist(), told[1][rows_N].double().tolist()
+        numbers = [self.numbers[row] for row in rows]
+        return [
+            (number, said(ids, each, self.bounds[number][1], self.divisors, self.options.end))
+            for number, ids, each in zip(numbers, tokens, logprobs, strict=True)
+        ]
 
 
 def said(tokens: list[int], logprobs: list[float], most: int, divisors: list[float], end: int) -> list[Hypothesis]:

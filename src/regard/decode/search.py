@@ -151,7 +151,8 @@ class Search(Generic[State]):
         spare = self.rules.spare
         if self.shortlister is None or spare is None or not isinstance(self.chooser, Best | Greedy):
             return None
-        return None if self.options.coverage_penalty else self.chooser.reach(self.live.total_BW.shape[1]) + spare
+        reach = self.chooser.reach(self.live.total_BW.shape[1]) + spare
+        return None if self.options.coverage_penalty or reach > self.shortlister.listed else reach
 
     def _ask_for_list(self, reach: int) -> Candidates:
         """Ask for the best few tokens of each row, and pick candidates among them."""

@@ -60,6 +60,9 @@ class Attender(Stepper[State], Protocol[State]):
 class Shortlister(Stepper[State], Protocol[State]):
     """A stepper that can say the best few of a step quicker than all of it; it is asked where these are enough."""
 
+    listed: float
+    """How many at most are said quicker than all are said and looked through."""
+
     def top(
         self, tokens_R: Int[Tensor, " R"], state: State, k: int
     ) -> tuple[Float[Tensor, "R K"], Int[Tensor, "R K"], State]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from regard.models.fast.linear import CACHE, FEW, SMALL, Packed, fill_up, pack
+from regard.models.fast.linear import CACHE, FEW, MANY, SMALL, Light, Packed, fill_up, pack, pack_output
 from regard.models.fast.script import compiled
 
 
@@ -33,3 +33,25 @@ def test_rows_are_filled_up_where_weights_do_not_stay_near_the_processor(many: i
     layers = torch.nn.ModuleList([copy(layer) for _ in range(many)])
     fill_up(layers)
     assert {each.few for each in layers} == {few}
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_small_weight_that_was_turned_says_the_same(bias: bool) -> None:
+    torch.manual_seed(0)
+    weight, bias_F = torch.randn(24, 16), torch.randn(24) if bias else None
+    layer, x_ND, y_NF = pack(weight, bias_F, "float32"), torch.randn(5, 16), torch.randn(5, 24)
+    assert isinstance(layer, Light)
+    expected_NF = functional.linear(x_ND, weight, bias_F)
+    torch.testing.assert_close(layer(x_ND), expected_NF)
+    torch.testing.assert_close(layer.relu(x_ND), expected_NF.relu())
+    torch.testing.assert_close(layer.add(x_ND, y_NF.clone()), expected_NF + y_NF)
+
+
+def test_many_rows_before_a_vocabulary_say_what_few_say() -> None:
+    torch.manual_seed(0)
+    weight, bias, x_ND = torch.randn(512, 32), torch.randn(512), torch.randn(MANY, 32)
+    x_ND[0, :2] = torch.tensor([-5.0, 5.0])  # in both, so that inputs have the same range
+    layer = compiled(pack_output(weight, bias, "int8"))
+    many_NF, few_NF = layer(x_ND), layer(x_ND[:-1])
+    torch.testing.assert_close(many_NF[:-1], few_NF, atol=0.2, rtol=0)
+    torch.testing.assert_close(many_NF, functional.linear(x_ND, weight, bias), atol=0.7, rtol=0)

@@ -67,6 +67,8 @@ class Part:
 class OwnEngine:
     """A model's own steps. Searches that are joined go on side by side, each by itself."""
 
+    listed = 0  # its lists are made of all
+
     def __init__(self, model: torch.nn.Module, device: torch.device | str, precision: Precision) -> None:
         """Run `model`, or a copy where the device or the number format is another."""
         self.precision: Precision = "float32" if precision == "int8" else precision

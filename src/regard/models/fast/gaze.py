@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-LINE = 16  # places a query is given come in lines of so many: the softmax of shorter ones is ten times slower
+LINE = 16  # places a query is given at least: the softmax of fewer is ten times slower
 
 Gaze = tuple[Tensor, Tensor, Tensor, Tensor]
 """Where the heads of N queries look, K places each, the same in all layers.
@@ -50,7 +50,7 @@ def own_gaze(
     """
     rows_RT.select(1, clock).copy_(torch.arange(new, new + rows_RT.shape[0]))
     shade_RT.select(1, clock).zero_()
-    places = (clock // 16 + 1) * 16
+    places = max(clock + 1, 16)
     shade_RHT = shade_RT.narrow(1, 0, places).unsqueeze(1)
     if slopes_H.numel() > 0:
         ahead_T = (torch.arange(places) - clock).abs()
@@ -73,6 +73,11 @@ def mix(q_NF: Tensor, keys: Tensor, values: Tensor, scale: float, at: tuple[Tens
 def lines_of(places: int) -> int:
     """So many places, filled up to whole lines."""
     return max(1, -(-places // LINE)) * LINE
+
+
+def seats_of(places: int) -> int:
+    """So many places, or as many as a query is given at least."""
+    return max(places, LINE)
 
 
 def shaded(seen: Bool[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:

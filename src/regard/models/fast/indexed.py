@@ -17,9 +17,10 @@ from torch import Tensor
 from regard.models.beams import check_lines
 from regard.models.fast.company import Company
 from regard.models.fast.engine import check_beams
-from regard.models.fast.gaze import LINE, Gaze, available, gaze, lines_of, shaded
+from regard.models.fast.gaze import LINE, Gaze, available, gaze, seats_of, shaded
+from regard.models.fast.heap import keep_freed_memory
 from regard.models.fast.layers import Decoder, DecoderLayer, EncoderLayer, exact_of
-from regard.models.fast.linear import Precision, dtype_of, fill_up, pack
+from regard.models.fast.linear import Precision, dtype_of, fill_up, pack_output
 from regard.models.fast.norms import norm_of
 from regard.models.fast.parts import Embedder, Stacks, Turn, blocks_of, filled_output, turn_at
 from regard.models.fast.pool import Pool
@@ -39,9 +40,12 @@ LONG = 40
 class IndexedEngine:
     """Runs a trained Transformer on a CPU. It keeps a copy of the weights: train on, and make a new engine."""
 
+    listed = 1  # a CPU looks through a whole row sooner than it sorts the first few
+
     def __init__(self, model: Stacks, precision: Precision) -> None:
         """Pack a trained model."""
         assert available(), "this build of torch has no attention by index"
+        keep_freed_memory()
         self.precision: Precision = precision
         dtype, self.exact = dtype_of(precision), exact_of(precision)
         self.sight = model.encoder.sight
@@ -56,7 +60,7 @@ class IndexedEngine:
         ]
         self.vocabulary, self.width = model.output.weight.shape
         self.encoder_norm, norm = norm_of(model.encoder.norm, dtype), norm_of(model.decoder.norm, dtype)
-        output = pack(*filled_output(model.output), precision)
+        output = pack_output(*filled_output(model.output), precision)
         slopes_H = torch.tensor(model.decoder.sight.slopes, dtype=self.exact)
         self.encoder_steps = [compiled(each) for each in self.encoder_layers]
         decoder_steps = Decoder(self.decoder_layers, norm, output, slopes_H)
@@ -82,7 +86,7 @@ class IndexedEngine:
         where = pool.take(source.tokens)
         for number, layer in enumerate(self.decoder_layers if source.tokens else ()):
             pool.write(number, where, *layer.keep(memory_ND))
-        place_S = torch.arange(lines_of(source.longest))
+        place_S = torch.arange(seats_of(source.longest))
         seen_BS = place_S < source.lengths_B[:, None]
         source_BS = torch.where(seen_BS, source.offsets[:-1, None].long() + place_S + where.start, 0)
         # Who has an empty source looks at row 0, which is zero.
@@ -170,11 +174,11 @@ class IndexedEngine:
     def _where(self, source: Ragged) -> Gaze | Cells:
         """Who looks where in the source."""
         sight, heads = self.sight, self.encoder_layers[0].query.heads
-        if source.longest > LONG or source.tokens * heads < lines_of(source.longest):
+        if source.longest > LONG or source.tokens * heads < seats_of(source.longest):
             cells = plan(sight, source.layout, source.layout).cells
             assert cells is not None, "plans on a CPU have cells"
             return cells
-        place_K = torch.arange(lines_of(source.longest))
+        place_K = torch.arange(seats_of(source.longest))
         begin_N1 = (torch.arange(source.tokens) - source.position_N)[:, None]
         seen_NK = (place_K < source.lengths_B[source.sequence_N.long()][:, None]) & sight.allows(
             source.position_N[:, None], place_K

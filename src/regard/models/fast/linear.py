@@ -17,6 +17,7 @@ Precision = Literal["float64", "float32", "bfloat16", "int8"]
 ROWS = 64  # for how many rows oneDNN is asked to lay a weight out; others run as well with it
 SMALL = 1 << 17  # numbers in a float32 weight up to which torch is done before oneDNN has begun
 FEW = 4  # rows that oneDNN multiplies by a weight in memory sooner than one, two or three, by up to a quarter
+MANY = 64  # rows from which on oneDNN multiplies them by a vocabulary in int8 sooner than FBGEMM, by up to a quarter
 CACHE = 1 << 25  # bytes of weights that stay near a processor from step to step
 
 
@@ -57,6 +58,28 @@ class Plain(nn.Module):
     def relu(self, x_ND: Tensor) -> Tensor:
         """Project each row and cut off what is negative."""
         return functional.linear(x_ND, self.weight, self.bias).relu_()
+
+
+@no_type_check
+class Light(nn.Module):
+    """A small weight, turned once, so that a product begins without more ado."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Turn the weight."""
+        super().__init__()
+        self.weight, self.bias = weight.t().contiguous(), weight.new_zeros(weight.shape[0]) if bias is None else bias
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        """Project each row."""
+        return torch.addmm(self.bias, x_ND, self.weight)
+
+    def add(self, x_ND: Tensor, y_NF: Tensor) -> Tensor:
+        """Project each row and add."""
+        return torch.addmm(self.bias, x_ND, self.weight).add_(y_NF)
+
+    def relu(self, x_ND: Tensor) -> Tensor:
+        """Project each row and cut off what is negative."""
+        return torch.addmm(self.bias, x_ND, self.weight).relu_()
 
 
 @no_type_check
@@ -105,8 +128,8 @@ class Packed(nn.Module):
 class Dynamic(nn.Module):
     """An int8 weight, with inputs quantised as they come."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        """Quantise the weight, each output by its own largest entry."""
+    def __init__(self, weight: Tensor, bias: Tensor | None, kernel: str | None = None) -> None:
+        """Quantise the weight, each output by its own largest entry; a kernel other than torch's choice may be told."""
         super().__init__()
         weight = weight.float()
         scale = weight.abs().amax(1).clamp_min(torch.finfo(torch.float32).tiny * 2**20) / 127
@@ -115,7 +138,12 @@ class Dynamic(nn.Module):
             warnings.simplefilter("ignore")  # torch says once in a process that it will drop tensors of this kind
             quantised = torch.quantize_per_channel(weight, scale, zero, 0, torch.qint8)
         bias = None if bias is None else bias.float()
-        self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
+        usual = torch.backends.quantized.engine
+        try:
+            torch.backends.quantized.engine = kernel or usual
+            self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
+        finally:
+            torch.backends.quantized.engine = usual
         # Without VNNI two products are added up in 16 bits, which eight full bits could overflow.
         self.seven_bits = not torch.cpu._is_vnni_supported()
 
@@ -132,6 +160,22 @@ class Dynamic(nn.Module):
     def relu(self, x_ND: Tensor) -> Tensor:
         """Project each row and cut off what is negative."""
         y_NF: Tensor = torch.ops.quantized.linear_relu_dynamic(x_ND, self.packed, self.seven_bits)
+        return y_NF
+
+
+@no_type_check
+class Wide(nn.Module):
+    """An int8 weight with very many outputs, laid out twice: for many rows oneDNN is quicker, for few FBGEMM."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Quantise the weight."""
+        super().__init__()
+        self.few, self.many = Dynamic(weight, bias), Dynamic(weight, bias, "onednn")
+        self.most = MANY - 1
+
+    def forward(self, x_ND: Tensor) -> Tensor:
+        """Project each row."""
+        y_NF: Tensor = self.few(x_ND) if x_ND.shape[0] <= self.most else self.many(x_ND)
         return y_NF
 
 
@@ -155,7 +199,7 @@ def dtype_of(precision: Precision) -> torch.dtype:
     raise ValueError(f"there is no precision '{precision}'; it may be float32, bfloat16 or int8")
 
 
-def pack(weight: Tensor, bias: Tensor | None, precision: Precision) -> Plain | Packed | Dynamic:
+def pack(weight: Tensor, bias: Tensor | None, precision: Precision) -> Plain | Light | Packed | Dynamic:
     """A linear layer at this precision, on a CPU, by the best kernel there is."""
     if precision == "int8":
         if not {"x86", "fbgemm", "onednn", "qnnpack"} & set(torch.backends.quantized.supported_engines):
@@ -166,4 +210,15 @@ def pack(weight: Tensor, bias: Tensor | None, precision: Precision) -> Plain | P
     packs = torch._C._has_mkldnn and (dtype == torch.bfloat16 or (dtype == torch.float32 and weight.numel() > SMALL))
     if dtype == torch.bfloat16 and packs:
         packs = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return Packed(weight, bias) if packs else Plain(weight, bias)
+    if packs:
+        return Packed(weight, bias)
+    return Light(weight, bias) if dtype == torch.float32 else Plain(weight, bias)
+
+
+def pack_output(weight: Tensor, bias: Tensor | None, precision: Precision) -> Plain | Light | Packed | Dynamic | Wide:
+    """The linear layer before a vocabulary, of which only products are asked."""
+    # Without VNNI inputs have seven bits, of which oneDNN knows nothing.
+    twice = "onednn" in torch.backends.quantized.supported_engines and torch.cpu._is_vnni_supported()
+    if precision == "int8" and twice:
+        return Wide(weight.detach(), None if bias is None else bias.detach())
+    return pack(weight, bias, precision)

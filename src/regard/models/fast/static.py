@@ -5,6 +5,7 @@ captured, they follow each other without the host. Batches are filled up to roun
 captured; what fills them is computed and ignored. On a CPU the same programs run uncaptured, which serves tests.
 """
 
+import math
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ class Going:
 
 class StaticEngine:
     """Runs a trained Transformer in fixed shapes. It keeps a copy of the weights: train on, and make a new engine."""
+
+    listed = math.inf
 
     def __init__(self, model: Stacks, device: torch.device | str, precision: Precision) -> None:
         """Copy a trained model to the device; int8 is for CPUs, and becomes float32 here."""

@@ -25,6 +25,11 @@ def greatest(logits_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if logits_RV.dtype != torch.float64:
         logits_RV = logits_RV.to(torch.float32)
     blocks_RVK = logits_RV.view(logits_RV.shape[0], -1, 64)
+    if k == 1:
+        block_R1 = blocks_RVK.amax(-1).argmax(1, keepdim=True)
+        place_R1 = blocks_RVK.gather(1, block_R1.unsqueeze(2).expand(-1, -1, 64)).argmax(2)
+        token_R1 = block_R1 * 64 + place_R1
+        return logits_RV.log_softmax(-1).gather(1, token_R1), token_R1
     if k > blocks_RVK.shape[1]:
         best_RK, token_RK = logits_RV.topk(k)
     else:
