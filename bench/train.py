@@ -6,8 +6,10 @@
 
 Everybody trains on the same sentences with AdamW. Ours come through the product's own stream of batches and its own
 update; the others through a `DataLoader` that sorts by length and pads, with workers of its own, as their users write
-it. tok/s counts real target tokens. `idle` is the share of the time in which CUDA had nothing to do: what a profile
-says of busy time, which profiling does not change, against the time of a step without it.
+it. Their batches differ in shape from step to step, which fragments CUDA's memory until torch frees all and asks for it
+again, so segments may grow (`--fixed-segments` has it as torch does by itself). tok/s counts real target tokens. `idle`
+is the share of the time in which CUDA had nothing to do: what a profile says of busy time, which profiling does not
+change, against the time of a step without it.
 """
 
 import argparse
@@ -302,6 +304,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=120, help="no new round after so long")
     parser.add_argument("--threads", type=int, help="threads of a CPU; all unless told")
     parser.add_argument("--only", default="regard,torch,marian", help="contenders; ratios are of the first")
+    parser.add_argument("--fixed-segments", action="store_true", help="of CUDA's memory, which else may grow")
     parser.add_argument("--out", type=Path, help="write JSON to this file too")
     asked = parser.parse_args()
     cuda = asked.device.startswith("cuda")
@@ -318,6 +321,8 @@ def main() -> None:
     device = torch.device(asked.device)
     if asked.threads:
         torch.set_num_threads(asked.threads)
+    if device.type == "cuda" and not asked.fixed_segments:
+        torch.cuda.memory._set_allocator_settings("expandable_segments:True")
     name = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     said: dict[str, object] = {"device": name, "torch": torch.__version__, "size": asked.size}
     for precision in asked.precision.split(","):

@@ -3,7 +3,7 @@
 LayerNorm (Ba et al. 2016): (x - mean) / √(variance + ε) · g + b.
 RMSNorm (Zhang & Sennrich 2019): x / √(mean(x²) + ε) · g.
 ScaleNorm (Nguyen & Salazar 2019): g · x / ‖x‖, with one number g.
-The first two are torch's.
+The first is torch's, the second too but for half precision.
 """
 
 import math
@@ -27,13 +27,21 @@ class ScaleNorm(nn.Module):
         return self.weight * nn.functional.normalize(x_ND, dim=-1, eps=self.eps)
 
 
+class RMSNorm(nn.RMSNorm):
+    """torch's, which is computed in the precision of its weight, as autocast has it for LayerNorm."""
+
+    def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+        """Bring each token's vector to root mean square g."""
+        return super().forward(x.to(torch.promote_types(x.dtype, self.weight.dtype)))
+
+
 def make_norm(kind: str, width: int) -> nn.Module:
     """The normalisation of this name."""
     match kind:
         case "layer":
             return nn.LayerNorm(width)
         case "rms":
-            return nn.RMSNorm(width, eps=1e-6)
+            return RMSNorm(width, eps=1e-6)
         case "scale":
             return ScaleNorm(width)
     raise ValueError(f"there is no norm '{kind}'; it may be layer, rms or scale")

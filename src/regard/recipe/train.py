@@ -42,9 +42,9 @@ class Train(Section):
     """Number format of the matrix products; weights stay in float32."""
     compile: bool | Literal["auto"] = "auto"
     """Compile the model; `auto` does so on CUDA when the run is long enough to pay for it."""
-    record: bool = True
-    """Where one process learns on CUDA: record the kernels of a batch once and then launch them together (CUDA graphs),
-    which small models gain most from; recurrent ones cannot be recorded."""
+    record: bool | Literal["auto"] = "auto"
+    """Where one process learns on CUDA: record the kernels of a batch once and then launch them together (CUDA graphs);
+    `auto` does so where it is quicker, as it is for all but very large models, and never for recurrent ones."""
     sharding: Literal["ddp", "fsdp"] = "ddp"
     """With several processes: the whole model in each (`ddp`), or a part of it in each (`fsdp`)."""
     ema: Share = 0.0

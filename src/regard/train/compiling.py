@@ -46,7 +46,7 @@ def decide(job: Job, standing: Standing) -> Way:
     """How batches are to go; on CUDA some are tried to find out."""
     settings, workers = job.recipe.train, job.workers
     cuda, recurrent = workers.device.type == "cuda", job.recipe.model.kind in RECURRENT
-    possible = settings.record and cuda and workers.count == 1 and not recurrent
+    possible = bool(settings.record) and cuda and workers.count == 1 and not recurrent
     if settings.compile is True or not cuda:
         return Way(settings.compile is True, possible)
     if recurrent:
@@ -55,11 +55,11 @@ def decide(job: Job, standing: Standing) -> Way:
         return Way(why="not compiled: the model is sharded (train.compile = true compiles it all the same)")
     plain = _seconds(job, standing.budget, recorded=False)
     played = _seconds(job, standing.budget, recorded=True) if possible else math.inf
-    recorded = played < plain
+    recorded = possible and (settings.record is True or played < plain)
     if settings.compile is False:
         return Way(recorded=recorded)
     batches = settings.accumulate * max(settings.steps - standing.step, 0)
-    seconds = workers.decided(batches * min(plain, played))
+    seconds = workers.decided(batches * (played if recorded else plain))
     compiled, why = verdict(seconds, RECORDED_WORTH if recorded else WORTH)
     return Way(compiled, recorded or (compiled and possible), why)
 

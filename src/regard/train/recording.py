@@ -135,7 +135,13 @@ def _size(batch: Batch) -> tuple[int, ...]:
 def _on_cuda(work: Work) -> Work:
     """Record what some work launches, without doing it."""
     graph = torch.cuda.CUDAGraph()
-    # The thread that makes batches goes on meanwhile, so only this one is kept from what a recording cannot hold.
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        work()
+    try:
+        # The thread that makes batches goes on meanwhile, so only this one is kept from what a recording cannot hold.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            work()
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"this model's kernels cannot be recorded ({reason}); give the same command with train.record=false"
+        ) from error
     return graph.replay

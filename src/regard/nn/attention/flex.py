@@ -48,7 +48,7 @@ def flex(
     scale: float,
 ) -> Float[Tensor, "N H E2"]:
     """Attend within the packed stream."""
-    slopes_H = torch.tensor(sight.slopes, device=q_NHE.device)
+    slopes_H = sight.slopes_on(q_NHE.device, torch.get_default_dtype()) if sight.slopes else q_NHE.new_empty(0)
 
     def further_counts_less(score: Tensor, _batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return score - slopes_H[head] * (key - query).abs()

@@ -48,8 +48,12 @@ class Sight:
         """What distance adds to the scores of each head, minus slope times distance, in double precision; else 0."""
         if not self.slopes:
             return torch.zeros((), device=key_K.device)
-        slopes_H = torch.tensor(self.slopes, dtype=torch.float64, device=key_K.device)
+        slopes_H = self.slopes_on(key_K.device, torch.float64)
         return -slopes_H[:, None, None] * (key_K - query_Q[:, None]).abs()
+
+    def slopes_on(self, device: torch.device, dtype: torch.dtype) -> Float[Tensor, " H"]:
+        """The slopes, made on a device rather than sent there, which a recording of its kernels could not hold."""
+        return torch.stack([torch.full((), slope, dtype=dtype, device=device) for slope in self.slopes])
 
 
 def alibi_slopes(heads: int) -> tuple[float, ...]:
