@@ -207,10 +207,12 @@ def test_other_text_under_the_same_recipe_is_refused(tiny: Make, trained: Train,
     recipe = tiny(names, "data.drop=[]", "text.kind=word", "train.steps=2")
     trained(recipe, tmp_path / "run")
     with (tmp_path / "text.en").open("a", encoding="utf-8") as one, (tmp_path / "text.de").open("a") as other:
-        print("a b", file=one)
-        print("c d", file=other)
+        print("a new", file=one)
+        print("word d", file=other)
+    before = {each: each.read_bytes() for each in (tmp_path / "run" / "tokenizer").iterdir()}
     with pytest.raises(ValueError, match="text or the vocabulary has changed"):
         trained(recipe.model_copy(update={"train": recipe.train.model_copy(update={"steps": 4})}), tmp_path / "run")
+    assert before == {each: each.read_bytes() for each in before}, "the trained model needs its own vocabulary"
 
 
 @pytest.mark.parametrize(
@@ -243,12 +245,14 @@ def test_a_run_that_came_to_nothing_may_be_begun_anew_by_another_recipe(
     assert (tmp_path / "model.safetensors").is_file()
 
 
-def test_a_trained_model_is_not_replaced_by_another_even_without_its_checkpoints(
+def test_a_trained_model_is_not_replaced_even_without_its_checkpoints(
     straight: Path, tiny: Make, trained: Train
 ) -> None:
     shutil.rmtree(straight / FOLDER)
     with pytest.raises(ValueError, match="begun with another recipe"):
         trained(tiny("train.rate=0.5"), straight)
+    with pytest.raises(ValueError, match=r"trained model but no checkpoint.*--run.*or remove"):
+        trained(tiny(), straight)
 
 
 def test_what_a_killed_process_left_half_written_is_removed(half: Path, tiny: Make, trained: Train) -> None:

@@ -75,9 +75,6 @@ def train(recipe: Recipe, run: Path, device: str = "auto", watch: Watch | None =
 def _begin(recipe: Recipe, run: Path, workers: Workers, prepared: Prepared) -> tuple[Job, Standing, list[str]]:
     """The job, where it stands, and what a person should know of both."""
     workers.same(prepared.tokenizers.fingerprint, "the vocabulary")
-    if workers.first:
-        lay_out(recipe, prepared)
-        tidy_weights(run)
     notices = []
     model = None
     if recipe.train.start and not exists(run):  # weights from elsewhere matter at the very beginning only
@@ -86,6 +83,10 @@ def _begin(recipe: Recipe, run: Path, workers: Workers, prepared: Prepared) -> t
     job = assemble(recipe, run, workers, prepared, model)
     standing, more = restore(job)
     notices += more
+    if workers.first:  # only now is it certain that this text and vocabulary are the run's own
+        lay_out(recipe, prepared)
+        tidy_weights(run)
+    workers.wait()
     if not standing.budget:
         standing.budget = find_budget(job)
         notices.append(f"train.tokens: batches of {standing.budget} tokens fit")

@@ -40,7 +40,7 @@ def _choose(job: Job) -> tuple[Path | None, list[str]]:
     if faults and place is None:
         raise ValueError(
             f"no checkpoint of {job.run} is whole: {'; '.join(faults)}. Restore the folder from a copy, "
-            f"or remove {job.run / checkpoint.FOLDER} to begin anew"
+            "or begin anew in another folder with --run"
         )
     step = int(job.workers.decided(-1 if place is None else int(place.name.rpartition("-")[2])))
     if step < 0:

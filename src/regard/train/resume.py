@@ -41,6 +41,11 @@ def check_recipe(recipe: Recipe, run: Path) -> None:
             f"{run} was begun with another recipe:\n{said}\n"
             "give the old settings to go on with it, or another folder with --run to begin anew"
         )
+    if not exists(run):
+        raise ValueError(
+            f"{run} has a trained model but no checkpoint to go on from; give another folder with --run to train anew, "
+            f"or remove {run / WEIGHTS} if it is not wanted any more"
+        )
 
 
 def check_choices(recipe: Recipe, run: Path) -> None:
