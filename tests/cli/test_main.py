@@ -57,6 +57,20 @@ def test_a_missing_corpus_is_named_with_where_it_was_looked_for(tmp_path: Path) 
     assert (said.returncode, "a.en does not exist" in said.stderr) == (1, True)
 
 
+@pytest.mark.parametrize("learnt", ["model.safetensors", "checkpoints"])
+def test_preparing_leaves_a_trained_run_its_vocabulary(learnt: str, tmp_path: Path) -> None:
+    recipe = '[data]\ntrain = [{ to = "de", pairs = 200 }]\n[text]\nsize = 320\n'
+    (tmp_path / "r.toml").write_text(recipe, encoding="utf-8")
+    assert regard("prepare", "r.toml", cwd=tmp_path).returncode == 0
+    run = tmp_path / "runs" / "r"
+    before = {each: each.read_bytes() for each in run.rglob("*") if each.is_file()}
+    (run / learnt).mkdir()
+    said = regard("prepare", "r.toml", "text.size=330", cwd=tmp_path)
+    assert (said.returncode, "330 pieces" in said.stdout) == (0, True)
+    assert "has a trained model, so nothing was written" in said.stderr
+    assert before == {each: each.read_bytes() for each in run.rglob("*") if each.is_file()}
+
+
 def test_debug_shows_where_an_error_comes_from(tmp_path: Path) -> None:
     said = regard("tokens", "nowhere", "I", cwd=tmp_path, debug=True)
     assert "Traceback" in said.stderr

@@ -23,12 +23,18 @@ def prepare(
     regard prepare recipes/multi30k.toml data.root=path/to/multi30k text.size=6000
     """
     from regard.cli.progress import watching
+    from regard.data.prepare import gather
     from regard.data.prepare import prepare as make
     from regard.recipe import load
 
     recipe = load(file, overrides or [])
+    folder = Path(run or Path("runs", recipe.name))
+    trained = (folder / "model.safetensors").exists() or (folder / "checkpoints").exists()
     with watching() as watch:
-        prepared = make(recipe, Path(run or Path("runs", recipe.name)), watch, workers)
+        # A model is nothing without the vocabulary it was trained with, so a run that has learnt keeps its own.
+        prepared = (gather if trained else make)(recipe, folder, watch, workers)
+    if trained:
+        print(f"regard: {folder} has a trained model, so nothing was written there", file=sys.stderr)
     if as_json:
         typer.echo(json.dumps(prepared.summary(), indent=2, ensure_ascii=False))
     else:
