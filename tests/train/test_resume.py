@@ -69,7 +69,7 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bits(straight: Path, 
     assert same(straight, tmp_path / "killed")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_stops_and_the_run_goes_on(
     number: signal.Signals, straight: Path, tiny: Make, trained: Train, tmp_path: Path
 ) -> None:
@@ -86,6 +86,17 @@ def test_a_signal_saves_and_stops_and_the_run_goes_on(
     assert (tmp_path / "stopped" / "model.safetensors").is_file()
     trained(tiny(), tmp_path / "stopped")
     assert same(straight, tmp_path / "stopped")
+
+
+def test_a_hangup_that_nohup_has_silenced_stays_so(tiny: Make, tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        events = train(tiny(), tmp_path, "cpu")
+        next(event for event in events if isinstance(event, Progress))
+        signal.raise_signal(signal.SIGHUP)
+        assert [event.reason for event in events if isinstance(event, Finished)] == ["steps"]
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_second_ctrl_c_does_not_wait(tiny: Make, tmp_path: Path) -> None:

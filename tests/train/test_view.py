@@ -124,6 +124,21 @@ def test_the_last_picture_stays_and_says_how_it_ended() -> None:
     assert "compile is off" in written.getvalue()
 
 
+class Gone(Terminal):
+    """A terminal, or a pipe's reader, that somebody has closed."""
+
+    def write(self, text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
+def test_a_training_outlives_who_watches_it() -> None:
+    views = (PlainView(Gone("utf-8")), LiveView(Console(file=Gone("utf-8"), force_terminal=True)))
+    for view in views:
+        with view:
+            for event in story(RUN):
+                view.show(event)
+
+
 def test_markup_in_text_is_text() -> None:
     view = live()
     with view:

@@ -11,6 +11,7 @@ from types import FrameType
 from regard.data.cache import locked
 
 _LOCK = ".lock"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
@@ -29,12 +30,16 @@ class Stop:
 
 @contextmanager
 def stoppable() -> Iterator[Stop]:
-    """Take Ctrl-C and SIGTERM as a wish while the context lasts; only a main thread hears signals."""
+    """Take Ctrl-C, SIGTERM and a terminal that is closed as a wish while the context lasts.
+
+    Only a main thread hears signals. What is ignored already, as `nohup` has it, stays so.
+    """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = {each: signal.signal(each, stop.ask) for each in (signal.SIGINT, signal.SIGTERM)}
+    heard = [each for each in _SIGNALS if signal.getsignal(each) != signal.SIG_IGN]
+    before = {each: signal.signal(each, stop.ask) for each in heard}
     try:
         yield stop
     finally:

@@ -2,6 +2,7 @@
 
 import sys
 from collections import deque
+from contextlib import suppress
 from types import TracebackType
 from typing import TextIO
 
@@ -56,7 +57,8 @@ class PlainView:
             self.due = event.seconds + PAUSE
         line = self._line(event)
         encoding = self.stream.encoding or "utf-8"
-        print(line.encode(encoding, "replace").decode(encoding), file=self.stream, flush=True)
+        with suppress(OSError):  # whoever watched may leave; training goes on
+            print(line.encode(encoding, "replace").decode(encoding), file=self.stream, flush=True)
 
     def _line(self, event: Event) -> str:
         match event:
@@ -101,17 +103,23 @@ class LiveView:
 
     def __enter__(self) -> "LiveView":
         """Take the lower part of the screen."""
-        self.live.start()
+        with suppress(OSError):
+            self.live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         """Leave the last picture standing."""
-        self.live.stop()
+        with suppress(OSError):
+            self.live.stop()
 
     def show(self, event: Event) -> None:
-        """Redraw with what the event tells."""
+        """Redraw with what the event tells; where the terminal is gone, training goes on without."""
+        with suppress(OSError):
+            self._show(event)
+
+    def _show(self, event: Event) -> None:
         match event:
             case Started():
                 self.started = event
