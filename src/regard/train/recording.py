@@ -7,6 +7,7 @@ be played and no others.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -14,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.data.example import Batch
+from regard.nn.cuda import recorded
 from regard.nn.ragged import Layout, Ragged
 from regard.train.precision import autocast
 
@@ -64,7 +66,7 @@ class Recorder:
 
     def way(self, source: Ragged, target: Ragged, labels_N: Tensor, share: float | Tensor) -> Passed:
         """Forward and back, with everything on the device."""
-        with autocast(self.device, self.precision):
+        with autocast(self.device, self.precision), nullcontext() if self.why_not else recorded():
             loss = self.learner(source, target, labels_N)
         return Passed(loss.detach(), torch.autograd.grad(loss * share, self.weights, allow_unused=True))
 
