@@ -15,18 +15,19 @@ from torch import Tensor
 
 LINE = 16  # places a query is given at least: the softmax of fewer is ten times slower
 
-Gaze = tuple[Tensor, Tensor, Tensor, Tensor]
+Gaze = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 """Where the heads of N queries look, K places each, the same in all layers.
 
 1. For each query, head and place, the line of the table: its row times the heads plus the head.
 2. Where the places of each query and head begin among them.
 3. What is added to each score, minus infinity where there is nothing.
 4. A sparse matrix, queries by lines, in which the scores of one layer after the other are computed.
+5. Its entries, a row for each query and head.
 """
 
 
 @no_type_check
-def gaze(rows_NK: Tensor, shade_NHK: Tensor, heads: int, lines: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def gaze(rows_NK: Tensor, shade_NHK: Tensor, heads: int, lines: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Let queries look at these rows of a table of so many lines, a line for each row and head.
 
     There must be at least as many lines as places: torch holds no sparse matrix fuller than full.
@@ -35,15 +36,16 @@ def gaze(rows_NK: Tensor, shade_NHK: Tensor, heads: int, lines: int) -> tuple[Te
     lines_NHK = (rows_NK * heads).unsqueeze(1) + torch.arange(heads).unsqueeze(1)
     begins = torch.arange(0, lines_NHK.numel() + 1, places)
     flat = lines_NHK.flatten()
-    shade = shade_NHK.expand(many, heads, places).flatten()
-    scores = torch.sparse_csr_tensor(begins, flat, torch.empty_like(shade), [many * heads, lines], dtype=shade.dtype)
-    return flat, begins[:-1], shade, scores
+    shade = shade_NHK.expand(many, heads, places).reshape(-1, places)
+    blank = torch.empty_like(flat, dtype=shade.dtype)
+    matrix = torch.sparse_csr_tensor(begins, flat, blank, [many * heads, lines], dtype=shade.dtype)
+    return flat, begins[:-1], shade, matrix, matrix.values().view(-1, places)
 
 
 @no_type_check
 def own_gaze(
     rows_RT: Tensor, shade_RT: Tensor, clock: int, new: int, heads: int, lines: int, slopes_H: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Let rows look at their own tokens, of which the newest are in the rows of the table from `new` on.
 
     These are noted in column `clock` of the rows' lists. Slopes are what distance costs each head.
@@ -59,13 +61,15 @@ def own_gaze(
 
 
 @no_type_check
-def mix(q_NF: Tensor, keys: Tensor, values: Tensor, scale: float, at: tuple[Tensor, Tensor, Tensor, Tensor]) -> Tensor:
+def mix(
+    q_NF: Tensor, keys: Tensor, values: Tensor, scale: float, at: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+) -> Tensor:
     """softmax(scale · q·k + shade) · v for each query and head, the heads side by side."""
-    places, begins, shade, matrix = at
-    scores = matrix.values().copy_(shade)
+    places, begins, shade, matrix, scores = at
+    scores.copy_(shade)
     # Told to write where it reads, the kernel allocates nothing.
     torch.sparse.sampled_addmm(matrix, q_NF.reshape(-1, keys.shape[0]), keys, alpha=scale, out=matrix)
-    weights = scores.view(begins.shape[0], -1).softmax(-1).flatten()
+    weights = torch._softmax(scores, -1, False).view(-1)
     mixed = torch._embedding_bag_forward_only(values, places, begins, False, 0, False, weights)[0]
     return mixed.view(q_NF.shape[0], -1)
 

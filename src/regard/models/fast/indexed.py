@@ -202,7 +202,7 @@ class IndexedEngine:
         new = take(state, each)
         lists, turn = (state.rows_RT[::each], state.shade_RT[::each], state.clock), self._turn(1, length_N)
         at_memory = self._gaze_at_memory(state, each)
-        tables = state.own.tables, state.memory.tables
+        tables = state.own.tables, state.memory.looks
         with nullcontext() if self.company is None else self.company.step(length_N.shape[0]):
             logits_NV: Tensor = self.decode(x_ND, lists, new, *tables, at_memory, turn)
         if each > 1:

@@ -107,7 +107,9 @@ class EncoderLayer(nn.Module):
         left_ND: Tensor = self.inner(self.around.leave(self.out.add(mixed_NF.to(x_ND), x_ND)))
         return left_ND
 
-    def forward(self, x_ND: Tensor, at: tuple[Tensor, Tensor, Tensor, Tensor], cos: Tensor, sin: Tensor) -> Tensor:
+    def forward(
+        self, x_ND: Tensor, at: tuple[Tensor, Tensor, Tensor, Tensor, Tensor], cos: Tensor, sin: Tensor
+    ) -> Tensor:
         """Pass a ragged batch through the layer."""
         q_NF, k_NF, v_NF = self.project(x_ND, cos, sin)
         keys, values = k_NF.reshape(-1, self.query.size).t(), v_NF.reshape(-1, self.size)
@@ -126,7 +128,7 @@ class DecoderLayer(nn.Module):
         self.qkv, self.out = (pack(each.weight, each.bias, precision) for each in (own.qkv, own.out))
         linears = (cross.query, cross.kv, cross.out)
         self.cross_q, self.cross_kv, self.cross_out = (pack(each.weight, each.bias, precision) for each in linears)
-        self.query, self.cross_query = Query(own, exact), Query(cross, exact)
+        self.query, self.cross_query, self.casts = Query(own, exact), Query(cross, exact), dtype != exact
         self.widths = [own.heads * own.key_size] * 2 + [own.heads * own.value_size]
         self.cross_widths = [cross.heads * cross.key_size, cross.heads * cross.value_size]
         self.around, self.around_cross = Around(block.around_self, dtype), Around(block.around_cross, dtype)
@@ -140,24 +142,30 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x_RD: Tensor,
-        own: tuple[Tensor, Tensor],
+        own: tuple[Tensor, Tensor, Tensor, Tensor],
         memory: tuple[Tensor, Tensor],
         new: int,
-        at_own: tuple[Tensor, Tensor, Tensor, Tensor],
-        at_memory: tuple[Tensor, Tensor, Tensor, Tensor],
+        at_own: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
+        at_memory: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
         cos: Tensor,
         sin: Tensor,
     ) -> Tensor:
         """Pass one new token a row through the layer; its key and value go into the tables `own` from row `new` on."""
-        qkv_RF = self.qkv(self.around.enter(x_RD)).to(cos)
-        q_RF, k_RF, v_RF = torch.split(qkv_RF, self.widths, 1)
-        own[0].narrow(0, new, x_RD.shape[0]).copy_(self.query.key(k_RF, cos, sin))
-        own[1].narrow(0, new, x_RD.shape[0]).copy_(v_RF)
-        mixed_RF = _look(self.query(q_RF, cos, sin), own, self.query.heads, self.query.scale, at_own)
-        x_RD = self.around.leave(self.out.add(mixed_RF.to(x_RD), x_RD))
-        q_RF = self.cross_query(self.cross_q(self.around_cross.enter(x_RD)).to(cos), cos, sin)
-        mixed_RF = _look(q_RF, memory, self.cross_query.heads, self.cross_query.scale, at_memory)
-        x_RD = self.around_cross.leave(self.cross_out.add(mixed_RF.to(x_RD), x_RD))
+        end = new + x_RD.shape[0]
+        keys_NF, values_NF, keys, values = own
+        qkv_RF = self.qkv(self.around.enter(x_RD))
+        if self.casts:
+            qkv_RF = qkv_RF.to(cos)
+        q_RF, k_RF, v_RF = torch.split_with_sizes(qkv_RF, self.widths, 1)
+        keys_NF[new:end].copy_(self.query.key(k_RF, cos, sin))
+        values_NF[new:end].copy_(v_RF)
+        mixed_RF = mix(self.query(q_RF, cos, sin), keys, values, self.query.scale, at_own)
+        x_RD = self.around.leave(self.out.add(mixed_RF.to(x_RD) if self.casts else mixed_RF, x_RD))
+        q_RF = self.cross_q(self.around_cross.enter(x_RD))
+        if self.casts:
+            q_RF = q_RF.to(cos)
+        mixed_RF = mix(self.cross_query(q_RF, cos, sin), memory[0], memory[1], self.cross_query.scale, at_memory)
+        x_RD = self.around_cross.leave(self.cross_out.add(mixed_RF.to(x_RD) if self.casts else mixed_RF, x_RD))
         left_RD: Tensor = self.inner(x_RD)
         return left_RD
 
@@ -177,9 +185,9 @@ class Decoder(nn.Module):
         x_RD: Tensor,
         lists: tuple[Tensor, Tensor, int],
         new: int,
-        own: list[tuple[Tensor, Tensor]],
+        own: list[tuple[Tensor, Tensor, Tensor, Tensor]],
         memory: list[tuple[Tensor, Tensor]],
-        at_memory: tuple[Tensor, Tensor, Tensor, Tensor],
+        at_memory: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
         turn: tuple[Tensor, Tensor],
     ) -> Tensor:
         """The logits behind one new token a row.
@@ -195,20 +203,6 @@ class Decoder(nn.Module):
             x_RD = layer(x_RD, own[i], memory[i], new, at_own, at_memory, cos, sin)
         logits_RV: Tensor = self.output(self.norm(x_RD))
         return logits_RV
-
-
-@no_type_check
-def _look(
-    q_RF: Tensor,
-    tables: tuple[Tensor, Tensor],
-    heads: int,
-    scale: float,
-    at: tuple[Tensor, Tensor, Tensor, Tensor],
-) -> Tensor:
-    """What queries find in tables of keys and values."""
-    keys, values = tables
-    keys, values = keys.view(-1, keys.shape[1] // heads).t(), values.view(-1, values.shape[1] // heads)
-    return mix(q_RF, keys, values, scale, at)
 
 
 def exact_of(precision: Precision) -> torch.dtype:

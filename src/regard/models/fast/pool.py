@@ -83,5 +83,8 @@ class Pool:
         self._view()
 
     def _view(self) -> None:
-        """The tables layer by layer."""
-        self.tables = list(zip(self.keys, self.values, strict=True))
+        """The tables layer by layer, and as lines of one head each, as they are looked at: keys turned, and values."""
+        keys = [table.view(-1, self.sizes[0]).t() for table in self.keys]
+        values = [table.view(-1, self.sizes[1]) for table in self.values]
+        self.looks = list(zip(keys, values, strict=True))
+        self.tables = list(zip(self.keys, self.values, keys, values, strict=True))
