@@ -109,7 +109,9 @@ class IndexedEngine:
     def step(self, tokens_R: Int[Tensor, " R"], state: Search) -> tuple[Float[Tensor, "R V"], Search]:
         """Log-probabilities of the next token in each row, given its last one, and the search with that."""
         logits_NV, each = self._advance(tokens_R, state)
-        return _spread(logits_NV.to(self.exact).log_softmax(-1)[:, : self.vocabulary], each), state
+        said_NV = logits_NV.to(self.exact)
+        torch.log_softmax(said_NV, -1, out=said_NV)  # where the logits lie, so that no second table is written
+        return _spread(said_NV[:, : self.vocabulary], each), state
 
     @torch.inference_mode()
     def top(
