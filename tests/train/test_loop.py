@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tests.train.conftest import kinds, weights
 
 from regard.bundle import load_bundle
-from regard.recipe import Recipe
+from regard.recipe import Recipe, dump
 from regard.train.checkpoint import FOLDER, newest
 from regard.train.events import Event, Finished, Noticed, Progress, Started, Validated
 from regard.train.loop import train
@@ -210,13 +210,28 @@ def test_auto_finds_a_batch_once_and_remembers_it(tiny: Make, trained: Train, tm
 
 
 def test_a_loss_that_is_no_number_ends_with_a_word_on_what_to_do(tiny: Make, trained: Train, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"not a number.*step-00000001.*is whole.*lower train.rate"):
-        trained(
-            tiny("train.rate=1e30", "train.clip=1e30", "train.warmup=0", "train.steps=50", "train.every=1"), tmp_path
-        )
-    place, faults = newest(tmp_path)
+    with pytest.raises(ValueError, match=r"not a number.*between steps 1 and .*no checkpoint yet.*lower train.rate"):
+        trained(tiny("train.rate=1e30", "train.warmup=0", "train.steps=50", "train.every=50"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("ruined", "where"), [("1e12", "on data.valid after step 5"), ("1e300", "nor are the weights")]
+)
+def test_weights_that_an_update_has_ruined_are_not_kept(
+    ruined: str, where: str, begun: Path, tiny: Make, trained: Train, tmp_path: Path
+) -> None:
+    """The loss of an update is that of the weights before it; what it did to them shows only afterwards."""
+    run = Path(shutil.copytree(begun, tmp_path / "run"))
+    recipe = tiny(f"train.rate={ruined}", "train.every=1", "train.average=2")
+    (run / "recipe.toml").write_text(dump(recipe), encoding="utf-8")
+    before = (run / "weights" / "best.safetensors").read_bytes()
+    with pytest.raises(ValueError, match=rf"not a number.*{where}.*step-00000004, is whole.*lower train.rate"):
+        trained(recipe, run)
+    place, faults = newest(run)
     assert place is not None
-    assert faults == []
+    assert (place.name, faults) == ("step-00000004", [])
+    assert (run / "weights" / "best.safetensors").read_bytes() == before
+    assert not list((run / "weights").glob("step-*"))
 
 
 @pytest.mark.parametrize(

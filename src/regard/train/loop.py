@@ -25,7 +25,7 @@ from regard.train.job import Job, assemble
 from regard.train.meter import Meter
 from regard.train.optimiser import set_rate
 from regard.train.recording import Recorder
-from regard.train.restore import restore, save
+from regard.train.restore import check_numbers, restore, save
 from regard.train.resume import check_choices, check_recipe
 from regard.train.schedule import rate
 from regard.train.standing import Standing
@@ -153,6 +153,7 @@ def _shape(job: Job, feed: Feed, way: Way, hands: Hands | None) -> Shape | Parts
 def _turn(job: Job, standing: Standing, meter: Meter, judge: bool = True) -> Iterator[Event]:
     """Validate and save."""
     begin = time.perf_counter()
+    check_numbers(job, standing)
     if judge:
         with job.judged() as model:
             if job.valid is not None:

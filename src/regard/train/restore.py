@@ -1,11 +1,13 @@
 """A run's checkpoint into a job, and a job into a checkpoint."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from regard.data.batching import BEGINNING, Position
 from regard.train import checkpoint
@@ -18,6 +20,14 @@ def save(job: Job, standing: Standing) -> Path:
     notes = {"standing": standing.to_json(), "data": _data(job)}
     tensors = job.tensors() | _dice(job)
     return checkpoint.save(job.run, standing.step, tensors, notes, job.workers, job.recipe.train.keep)
+
+
+def check_numbers(job: Job, standing: Standing) -> None:
+    """Refuse to keep weights that an update has ruined; everybody must ask at once."""
+    weights = [each.detach() for each in job.model.parameters()]
+    norms = [(each.to_local() if isinstance(each, DTensor) else each).norm() for each in weights]
+    if not math.isfinite(job.workers.total(torch.stack(norms).sum()).item()):
+        raise FloatingPointError(f"nor are the weights after step {standing.step}")
 
 
 def restore(job: Job) -> tuple[Standing, list[str]]:

@@ -50,6 +50,8 @@ def validate(job: Job, model: Seq2Seq, standing: Standing, now: float) -> Valida
     settings = job.recipe.train
     begin = time.perf_counter()
     quality = measure(model, job.valid, standing.budget, job.workers, settings.precision)
+    if not math.isfinite(quality.loss):
+        raise FloatingPointError(f"on data.valid after step {standing.step}")
     count = _sentences(job, job.valid, standing, now)
     scores: tuple[Score, ...] = ()
     shown: tuple[Sample, ...] = ()
