@@ -32,7 +32,7 @@ def train(
     regard train recipes/phrasebook.toml
     regard train recipes/phrasebook.toml train.steps=300 --run runs/quick
     regard train recipes/wmt14-base.toml --dry-run
-    torchrun --nproc-per-node 8 -m regard train recipes/wmt14-base.toml
+    torchrun --nproc-per-node 8 -m -- regard train recipes/wmt14-base.toml --run runs/base
     """
     from regard.cli.progress import follow_training
     from regard.recipe import load
