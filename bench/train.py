@@ -6,17 +6,18 @@
 
 Everybody trains on the same sentences with AdamW. Ours come through the product's own stream of batches and its own
 update; the others through a `DataLoader` that sorts by length and pads, with workers of its own, as their users write
-it. Their batches differ in shape from step to step, which fragments CUDA's memory until torch frees all and asks for it
-again, so segments may grow (`--fixed-segments` has it as torch does by itself). tok/s counts real target tokens. `idle`
+it. On CUDA each is alone while it is measured: their batches differ in shape from step to step, and several such
+loops in one process spend their time asking for memory that another has kept. tok/s counts real target tokens. `idle`
 is the share of the time in which CUDA had nothing to do: what a profile says of busy time, which profiling does not
 change, against the time of a step without it.
 """
 
 import argparse
+import gc
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -250,8 +251,8 @@ def busy(turn: Turn, many: int) -> float:
     return 1e-6 * total / many
 
 
-def ready(asked: argparse.Namespace, device: torch.device, precision: str) -> list[Contender]:
-    """Everybody who was asked for, after first steps."""
+def ready(names: list[str], asked: argparse.Namespace, device: torch.device, precision: str) -> list[Contender]:
+    """These contenders, after first steps."""
     pairs = Pairs.drawn(PAIRS if device.type == "cuda" else 20_000, asked.vocabulary)
     makers: dict[str, Callable[[], Turn]] = {
         "regard": lambda: ours(pairs, asked, device, precision),
@@ -262,7 +263,7 @@ def ready(asked: argparse.Namespace, device: torch.device, precision: str) -> li
     if "marian" in asked.only and find_spec("transformers"):
         # It registers types with torch, after which everything compiled before would be compiled once more.
         import_module("transformers.models.marian")
-    for name in asked.only.split(","):
+    for name in names:
         begin, before = time.perf_counter(), torch.cuda.memory_allocated() if device.type == "cuda" else 0
         each = Contender(name, makers[name]())
         steps.forget_peak(device)
@@ -278,6 +279,29 @@ def ready(asked: argparse.Namespace, device: torch.device, precision: str) -> li
         each.peak = steps.peak(device) - before / 1e9
         contenders.append(each)
     return contenders
+
+
+def measured(asked: argparse.Namespace, device: torch.device, precision: str) -> list[Contender]:
+    """Everybody who was asked for: in turns on a CPU, one after another on CUDA."""
+    names = asked.only.split(",")
+    if device.type != "cuda":
+        contenders = ready(names, asked, device, precision)
+        measure(contenders, asked, device)
+        return contenders
+    contenders = []
+    for name in names:
+        (each,) = ready([name], asked, device, precision)
+        measure([each], asked, device)
+        each.idle = max(0.0, 1 - busy(each.turn, IDLE_STEPS) / each.step(asked.steps))
+        contenders.append(replace(each, turn=gone))  # with the turn go its model and its memory
+        del each
+        gc.collect()
+        torch.cuda.empty_cache()
+    return contenders
+
+
+def gone() -> int:
+    raise RuntimeError("this contender has been measured")
 
 
 def table(contenders: list[Contender], steps_a_turn: int) -> str:
@@ -304,7 +328,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=120, help="no new round after so long")
     parser.add_argument("--threads", type=int, help="threads of a CPU; all unless told")
     parser.add_argument("--only", default="regard,torch,marian", help="contenders; ratios are of the first")
-    parser.add_argument("--fixed-segments", action="store_true", help="of CUDA's memory, which else may grow")
     parser.add_argument("--out", type=Path, help="write JSON to this file too")
     asked = parser.parse_args()
     cuda = asked.device.startswith("cuda")
@@ -321,15 +344,10 @@ def main() -> None:
     device = torch.device(asked.device)
     if asked.threads:
         torch.set_num_threads(asked.threads)
-    if device.type == "cuda" and not asked.fixed_segments:
-        torch.cuda.memory._set_allocator_settings("expandable_segments:True")
     name = torch.cuda.get_device_name() if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     said: dict[str, object] = {"device": name, "torch": torch.__version__, "size": asked.size}
     for precision in asked.precision.split(","):
-        contenders = ready(asked, device, precision)
-        measure(contenders, asked, device)
-        for each in contenders if device.type == "cuda" else ():
-            each.idle = max(0.0, 1 - busy(each.turn, IDLE_STEPS) / each.step(asked.steps))
+        contenders = measured(asked, device, precision)
         print(f"\n{asked.size}, {precision}, up to {asked.tokens:,} tokens a step, {name}", flush=True)
         print(table(contenders, asked.steps), flush=True)
         said[precision] = [
