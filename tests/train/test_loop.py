@@ -46,6 +46,20 @@ def test_a_device_that_nothing_learns_on_is_refused_before_anything_is_written(t
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("text", ["train", "valid", "test"])
+def test_a_sentence_beyond_the_learned_positions_is_told_of_before_anything_is_learnt(
+    text: str, tiny: Make, tmp_path: Path
+) -> None:
+    for side in ("en", "de"):
+        (tmp_path / f"long.{side}").write_text("a " * 200 + "\n", encoding="utf-8")
+    corpus = f"{{source='{tmp_path}/long.en', target='{tmp_path}/long.de'}}"
+    known = "{to='de', pairs=400}"
+    told = f"data.train=[{known}, {corpus}]" if text == "train" else f"data.{text}={corpus}"
+    recipe = tiny(told, "model.position=learned", "model.positions=100", "data.drop=[]")
+    with pytest.raises(ValueError, match=rf"data\.{text} has a sentence of \d+ tokens.* 100 positions: raise"):
+        next(train(recipe, tmp_path / "run", "cpu"))
+
+
 def test_it_learns(tiny: Make, trained: Train, tmp_path: Path) -> None:
     events = trained(tiny("train.steps=40", "train.every=40", "model.dropout=0.0"), tmp_path)
     losses = [event.loss for event in events if isinstance(event, Progress)]

@@ -1,6 +1,6 @@
 """Everything a run needs before its first update, put together from its recipe."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from regard.data.prepare import Prepared
 from regard.data.store import Store
 from regard.models.build import build
 from regard.models.seq2seq import Seq2Seq
+from regard.nn.position import Learned
 from regard.recipe import Corpus, Recipe
 from regard.train.average import MovingAverage
 from regard.train.cutting import Apart, Cutter, Here, Side
@@ -96,6 +97,9 @@ def assemble(recipe: Recipe, run: Path, workers: Workers, prepared: Prepared, be
     average = MovingAverage(model, settings.ema) if settings.ema else None
     apart = average is not None or isinstance(learner, FSDPModule)
     spare = new_model(recipe, prepared).to(workers.device).eval() if apart else None
+    valid, test = (_text_store(recipe, each, prepared) for each in (recipe.data.valid, recipe.data.test))
+    for name, stores in {"train": prepared.stores, "valid": (valid,), "test": (test,)}.items():
+        _check_positions(model, f"data.{name}", [each for each in stores if each is not None])
     # From here on each process throws its own dice.
     torch.manual_seed(recipe.seed * 1_000_003 + workers.rank)
     return Job(
@@ -103,8 +107,8 @@ def assemble(recipe: Recipe, run: Path, workers: Workers, prepared: Prepared, be
         run,
         workers,
         prepared,
-        _text_store(recipe, recipe.data.valid, prepared),
-        _text_store(recipe, recipe.data.test, prepared),
+        valid,
+        test,
         model,
         learner,
         build_optimisers(model, settings),
@@ -120,6 +124,17 @@ def new_model(recipe: Recipe, prepared: Prepared) -> Seq2Seq:
     torch.manual_seed(recipe.seed)
     both = prepared.tokenizers
     return build(recipe.model, len(both.source), len(both.target))
+
+
+def _check_positions(model: Seq2Seq, name: str, stores: Sequence[Store]) -> None:
+    """Refuse, before anything is learnt, a text with sentences that go beyond the positions a model learns."""
+    limits = [each.limit for each in model.modules() if isinstance(each, Learned) and each.limit is not None]
+    longest = max((1 + each for store in stores for each in store.longest), default=0)  # with the end symbol
+    if limits and longest > min(limits):
+        raise ValueError(
+            f"{name} has a sentence of {longest} tokens with its end symbol, and the model learns {min(limits)} "
+            f"positions: raise model.positions to {longest} or more, or leave long sentences out"
+        )
 
 
 def _text_store(recipe: Recipe, corpus: Corpus | None, prepared: Prepared) -> Store | None:
