@@ -1,6 +1,7 @@
 """Several processes learn what one learns, and read each other's checkpoints."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -72,6 +73,21 @@ def test_two_processes_are_one_and_read_what_the_other_wrote(
     trained(by_muon, tmp_path / "muon-sharded")
     agree(tmp_path / "muon", tmp_path / "muon-sharded")
     assert load_bundle(tmp_path / "whole").scores["training"]["processes"] == 2
+
+
+def test_what_only_the_first_process_finds_is_no_fault_of_the_others(begun: Path, tiny: Make, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(begun, tmp_path / "run"))
+    for each in (run / "checkpoints").rglob("*.safetensors"):
+        each.write_bytes(b"")
+    (tmp_path / "tiny.toml").write_text(dump(tiny()), encoding="utf-8")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
+    command = [*launch, "regard", "train", str(tmp_path / "tiny.toml"), "--run", str(run), "--device", "cpu"]
+    said = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert said.returncode != 0
+    assert "is whole: " in said.stderr
+    assert "internal error" not in said.stderr
 
 
 def test_one_process_alone_agrees_with_itself() -> None:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -54,6 +54,7 @@ def train(recipe: Recipe, run: Path, device: str = "auto", watch: Watch | None =
         claimed(run) if workers.first else nullcontext(),
         room_in(run),
         stoppable() as stop,
+        _in_company(workers, run),
     ):
         job, standing, notices = _begin(recipe, run, workers, prepared)
         yield from map(Noticed, notices)
@@ -65,10 +66,6 @@ def train(recipe: Recipe, run: Path, device: str = "auto", watch: Watch | None =
             raise ValueError(_not_a_number(job, str(error))) from error
         except torch.OutOfMemoryError as error:
             raise ValueError(_too_large(job, standing)) from error
-        except RuntimeError as error:
-            if not workers.lost(error):
-                raise
-            raise ValueError(_left_alone(job)) from error
         yield finish(job, standing, reason)
 
 
@@ -212,7 +209,7 @@ def _name(workers: Workers) -> str:
 def _not_a_number(job: Job, where: str) -> str:
     """What became of a run whose numbers ran away."""
     return (
-        f"the loss is not a number any more, {where}. {_last_good(job)} "
+        f"the loss is not a number any more, {where}. {_last_good(job.run)} "
         "Learn more slowly: a lower train.rate, a longer train.warmup, a smaller train.clip, or "
         "train.precision=float32, in a new folder (train.start takes good weights along)"
     )
@@ -222,21 +219,27 @@ def _too_large(job: Job, standing: Standing) -> str:
     """What became of a run that did not fit its device."""
     settings = job.recipe.train
     return (
-        f"the device's memory does not hold a batch of {standing.budget} tokens. {_last_good(job)} Give the same "
+        f"the device's memory does not hold a batch of {standing.budget} tokens. {_last_good(job.run)} Give the same "
         f"command with train.tokens={standing.budget // 2} train.accumulate={2 * settings.accumulate}, "
         "which learns the same from smaller batches"
     )
 
 
-def _left_alone(job: Job) -> str:
-    """What became of a run that lost one of its processes."""
-    return (
-        f"one of the {job.workers.count} processes is gone; look for its own last words. {_last_good(job)} The same "
-        "command goes on from there; torchrun --max-restarts 3 gives it by itself"
-    )
+@contextmanager
+def _in_company(workers: Workers, run: Path) -> Iterator[None]:
+    """Say what became of a run that lost one of its processes, wherever the others were waiting for it."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not workers.lost(error):
+            raise
+        raise ValueError(
+            f"one of the {workers.count} processes is gone; look for its own last words. {_last_good(run)} The same "
+            "command goes on from there; torchrun --max-restarts 3 gives it by itself"
+        ) from error
 
 
-def _last_good(job: Job) -> str:
+def _last_good(run: Path) -> str:
     """What is safe on disk."""
-    place, _ = newest(job.run)
+    place, _ = newest(run)
     return f"The last checkpoint, {place}, is whole." if place else "There is no checkpoint yet."
