@@ -39,19 +39,16 @@ def attended(q: Tensor, k: Tensor, v: Tensor, causal: bool, window: int) -> Tens
     return torch.einsum("hqk,khe->qhe", scores.masked_fill(~seen, -math.inf).softmax(-1), v)
 
 
-def attention(
-    causal: bool, window: int, queries: list[int], keys: list[int], tensors: int = 3, recorded: bool = False
-) -> float:
+def attention(causal: bool, window: int, queries: list[int], keys: list[int], tensors: int = 3) -> float:
     """How far the kernels' output and gradients are from plain torch; what is projected lies in so many tensors."""
-    from regard.nn.cuda import apart
     from regard.nn.cuda import attention as kernels
 
-    three = [drawn(sum(each), HEADS, SIZE) for each in (queries, keys, keys)]
-    parts = [torch.split_with_sizes(x, n) for x, n in zip(three, (queries, keys, keys), strict=True)]
+    apart = [drawn(sum(each), HEADS, SIZE) for each in (queries, keys, keys)]
+    parts = [torch.split_with_sizes(x, n) for x, n in zip(apart, (queries, keys, keys), strict=True)]
     expected = torch.cat([attended(q, k, v, causal, window) for q, k, v in zip(*parts, strict=True)])
     d_out = torch.randn_like(expected)
     torch.autograd.backward(expected, d_out)
-    there, wanted = ([x.flatten(1) for x in side] for side in (three, [x.grad for x in three if x.grad is not None]))
+    there, wanted = ([x.flatten(1) for x in side] for side in (apart, [x.grad for x in apart if x.grad is not None]))
     alone = tensors - 1
     given = [*there[:alone], torch.cat(there[alone:], 1)] if tensors < 3 else there
     given = [x.detach().requires_grad_() for x in given]
@@ -59,8 +56,7 @@ def attention(
     sides = Layout.from_lengths(queries).to(DEVICE), Layout.from_lengths(keys).to(DEVICE)
     turn = turns(*sides)
     where = sides[0].offsets, sides[1].offsets, turn.order_B, turn.ends, turn.longest
-    made = apart.ragged_attention if recorded else kernels.ragged_attention
-    out, _ = made(given, *where, (HEADS, SIZE, SIZE), SCALE, causal, window)
+    out, _ = kernels.ragged_attention(given, *where, (HEADS, SIZE, SIZE), SCALE, causal, window)
     torch.autograd.backward(out, d_out)
     return furthest([out, *(x.grad for x in given if x.grad is not None)], [expected, *wanted])
 
@@ -225,8 +221,6 @@ def everything() -> dict[str, float]:
         "short": attention(True, -1, [3, 0, 32], [3, 0, 32]),
         "merged": attention(True, -1, same, same, tensors=1),
         "keys and values merged": attention(False, -1, same, other, tensors=2),
-        "for a recording": attention(True, -1, same, same, tensors=1, recorded=True),
-        "across, for a recording": attention(False, -1, same, other, tensors=2, recorded=True),
         "sum and norm": add_norm(0.0, False),
         "sum and norm with dropout": add_norm(0.3, False),
         "sum with a bias and norm": add_norm(0.3, True),

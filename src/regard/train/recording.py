@@ -7,7 +7,6 @@ be played and no others.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -15,7 +14,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.data.example import Batch
-from regard.nn.cuda import recorded
 from regard.nn.ragged import Layout, Ragged
 from regard.train.precision import autocast
 
@@ -66,7 +64,7 @@ class Recorder:
 
     def way(self, source: Ragged, target: Ragged, labels_N: Tensor, share: float | Tensor) -> Passed:
         """Forward and back, with everything on the device."""
-        with autocast(self.device, self.precision), nullcontext() if self.why_not else recorded():
+        with autocast(self.device, self.precision):
             loss = self.learner(source, target, labels_N)
         return Passed(loss.detach(), torch.autograd.grad(loss * share, self.weights, allow_unused=True))
 

@@ -3,8 +3,7 @@
 | kernel    | serves                                                                        |
 |-----------|-------------------------------------------------------------------------------|
 | watchable | any score, and whenever somebody watches scores, mask or weights              |
-| ragged    | CUDA with Triton: programs for each sentence and head; where they are recorded, |
-|           | those for short and for long sentences side by side                           |
+| ragged    | CUDA with Triton: programs for each sentence and head                         |
 | flex      | CUDA, compiled: the packed stream                                             |
 | varlen    | CUDA, not compiled, half precision: flash attention with offsets              |
 | padded    | everything else: rows of like length side by side (CPU), or one rectangle;     |
@@ -20,10 +19,10 @@ from regard.nn.attention.banded import within
 from regard.nn.attention.dense import Inside, dense, watchable
 from regard.nn.attention.flex import flex
 from regard.nn.attention.plan import Cells, Plan
-from regard.nn.cuda import HAVE_TRITON, is_recorded, serves
+from regard.nn.cuda import HAVE_TRITON, serves
 
 if HAVE_TRITON:
-    from regard.nn.cuda import apart, attention
+    from regard.nn.cuda import attention
 
 SMALLEST_HEAD, LARGEST_HEAD = 16, 256  # of the kernels that take no padding
 
@@ -129,8 +128,7 @@ def _ragged(tensors: list[Tensor], sizes: tuple[int, int, int], plan: Plan, scal
     window = attention.NO_WINDOW if plan.sight.window is None else plan.sight.window
     offsets = plan.queries.offsets, plan.keys.offsets
     told = turns.order_B, turns.ends, turns.longest, sizes, scale, plan.sight.causal, window
-    made = apart.ragged_attention if is_recorded() else attention.ragged_attention
-    mixed_NHE, _ = made([each.contiguous() for each in tensors], *offsets, *told)
+    mixed_NHE, _ = attention.ragged_attention([each.contiguous() for each in tensors], *offsets, *told)
     assert isinstance(mixed_NHE, Tensor)
     return mixed_NHE
 

@@ -5,8 +5,8 @@ each tile of their queries, and on the way back for each tile of their queries a
 is that of Milakov & Gimelshein 2018, the gradients those of FlashAttention (Dao et al. 2022, B.2).
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 import triton
@@ -20,19 +20,6 @@ from regard.nn.cuda.whole import _attend_whole, _attend_whole_backward
 
 STAGES = 1  # most loops turn once: buffers for more would only keep other programs out
 NO_WINDOW = -1
-
-
-class Launch(NamedTuple):
-    """A kernel, and all it is told."""
-
-    kernel: Any
-    grid: tuple[int, int]
-    given: tuple[Any, ...]
-    told: dict[str, Any]
-
-    def __call__(self, wrap: Callable[[Any], Any]) -> None:
-        """Launch it, wrapped in what lets a compiler see it."""
-        wrap(self.kernel)[self.grid](*self.given, **self.told)
 
 
 @triton.jit
@@ -179,10 +166,20 @@ def ragged_attention(
     one and the rest in another, or each in its own; gradients come back the same way. `sizes` are the number of
     heads, and how many numbers a head's keys and values have; see `Turns` for the order of sequences.
     """
-    made, launches = forth(tensors, (q_offsets, k_offsets, order_B, ends), longest, sizes, scale, causal, window)
-    for launch in launches:
-        launch(wrap_triton)
-    return made
+    tokens, (heads, _, value_size) = tensors[0].shape[0], sizes
+    out_NHE = torch.empty(tokens, heads, value_size, dtype=tensors[-1].dtype, device=tensors[-1].device)
+    lse_HN = torch.empty(heads, tokens, dtype=torch.float32, device=out_NHE.device)
+    told = _told(tensors, sizes, scale, causal, window)
+    given, where = _three(tensors), (q_offsets, k_offsets, order_B, ends)
+    strides = [each.stride(0) for each in given]
+    for number, programs in classes(longest):
+        grid, shape = (heads, programs.many), _shape(programs)
+        if number == 0:
+            tiles = triton.cdiv(longest, WALK.tile)
+            wrap_triton(_attend)[grid](*given, out_NHE, lse_HN, *where, tokens, tiles, *strides, **told, **shape)
+        else:
+            wrap_triton(_attend_whole)[grid](*given, out_NHE, *where, *strides, CLASS=number, **told, **shape)
+    return out_NHE, lse_HN
 
 
 @triton_op("regard::ragged_attention_backward", mutates_args=())
@@ -201,66 +198,24 @@ def _gradients(
     causal: bool,
     window: int,
 ) -> list[Tensor]:
-    where = q_offsets, k_offsets, order_B, ends
-    made, launches = back((do_NHE, out_NHE, lse_HN), tensors, where, longest, sizes, scale, causal, window)
-    for launch in launches:
-        launch(wrap_triton)
-    return made
-
-
-def forth(
-    tensors: Sequence[Tensor],
-    where: tuple[Tensor, ...],
-    longest: int,
-    sizes: Sequence[int],
-    scale: float,
-    causal: bool,
-    window: int,
-) -> tuple[tuple[Tensor, Tensor], list[Launch]]:
-    """Room for the result, and the kernels that make it, none of which needs another."""
-    tokens, (heads, _, value_size) = tensors[0].shape[0], sizes
-    out_NHE = torch.empty(tokens, heads, value_size, dtype=tensors[-1].dtype, device=tensors[-1].device)
-    lse_HN = torch.empty(heads, tokens, dtype=torch.float32, device=out_NHE.device)
-    told, given = _told(tensors, sizes, scale, causal, window), _three(tensors)
-    strides, launches = [each.stride(0) for each in given], []
-    for number, programs in classes(longest):
-        grid, shape = (heads, programs.many), {**told, **_shape(programs)}
-        if number == 0:
-            walked = (*given, out_NHE, lse_HN, *where, tokens, triton.cdiv(longest, WALK.tile), *strides)
-            launches.append(Launch(_attend, grid, walked, shape))
-        else:
-            whole = (*given, out_NHE, *where, *strides)
-            launches.append(Launch(_attend_whole, grid, whole, {**shape, "CLASS": number}))
-    return (out_NHE, lse_HN), launches
-
-
-def back(
-    known: tuple[Tensor, Tensor, Tensor],
-    tensors: Sequence[Tensor],
-    where: tuple[Tensor, ...],
-    longest: int,
-    sizes: Sequence[int],
-    scale: float,
-    causal: bool,
-    window: int,
-) -> tuple[list[Tensor], list[Launch]]:
-    """The same of the gradients; `known` are that of the result, the result, and the logarithms."""
-    do_NHE, out_NHE, lse_HN = known
     tokens, heads = tensors[0].shape[0], sizes[0]
-    told, given = _told(tensors, sizes, scale, causal, window), _three(tensors)
+    told = _told(tensors, sizes, scale, causal, window)
+    given, where = _three(tensors), (q_offsets, k_offsets, order_B, ends)
     strides, gradients = [each.stride(0) for each in given], [torch.empty_like(each) for each in tensors]
     # A gradient without a tensor of its own lies behind the one before it; what stands in its place is not touched.
-    into, launches = [*gradients, *given[len(gradients) :]], []
+    into = [*gradients, *given[len(gradients) :]]
     for number, programs in classes(longest):
-        grid, shape = (heads, programs.many), {**told, **_shape(programs)}
+        grid, shape = (heads, programs.many), _shape(programs)
         if number == 0:
             tiles = triton.cdiv(longest, WALK.tile)
-            walked = (*given, out_NHE, do_NHE, lse_HN, *into, *where, tokens, tiles, *strides)
-            launches.append(Launch(_attend_backward, grid, walked, shape))
+            wrap_triton(_attend_backward)[grid](
+                *given, out_NHE, do_NHE, lse_HN, *into, *where, tokens, tiles, *strides, **told, **shape
+            )
         else:
-            whole = (*given, do_NHE, *into, *where, *strides)
-            launches.append(Launch(_attend_whole_backward, grid, whole, {**shape, "CLASS": number}))
-    return gradients, launches
+            wrap_triton(_attend_whole_backward)[grid](
+                *given, do_NHE, *into, *where, *strides, CLASS=number, **told, **shape
+            )
+    return gradients
 
 
 def _three(tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -287,8 +242,7 @@ def _exact(x: Tensor) -> str:
     return "ieee" if x.dtype == torch.float32 else "tf32"
 
 
-def save(ctx, inputs, output) -> None:
-    """Keep what the way back needs."""
+def _save(ctx, inputs, output) -> None:
     tensors, *where, ctx.longest, ctx.sizes, ctx.scale, ctx.causal, ctx.window = inputs
     ctx.save_for_backward(*tensors, *where, *output)
     ctx.mark_non_differentiable(output[1])
@@ -300,4 +254,4 @@ def _backward_of(ctx, d_out_NHE, _d_lse):
     return _gradients(d_out_NHE.contiguous(), out, lse, tensors, *told), *[None] * 9
 
 
-ragged_attention.register_autograd(_backward_of, setup_context=save)
+ragged_attention.register_autograd(_backward_of, setup_context=_save)
