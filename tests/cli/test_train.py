@@ -1,5 +1,6 @@
-"""`regard train` as a command: how it ends when it is asked to stop."""
+"""`regard train` as a command: what it prints, and how it ends when it is asked to stop."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -36,3 +37,11 @@ def test_a_training_that_is_asked_to_stop_saves_and_says_so_by_its_exit_code(tmp
     assert "because it was asked to" in said
     assert "Traceback" not in said
     assert (tmp_path / "run" / "model.safetensors").is_file()
+
+
+def test_json_prints_the_scores_of_a_finished_training_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "short.toml").write_text(RECIPE, encoding="utf-8")
+    command = [sys.executable, "-m", "regard", "train", str(tmp_path / "short.toml"), "train.steps=2", "--json"]
+    done = subprocess.run([*command, "--run", str(tmp_path / "run")], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["training"]["steps"] == 2
+    assert json.loads((tmp_path / "run" / "scores.json").read_text(encoding="utf-8")) == json.loads(done.stdout)

@@ -22,7 +22,7 @@ def train(
     plain: bool = typer.Option(False, "--plain", help="Lines instead of the live view."),
     quiet: bool = typer.Option(False, "--quiet", help="Show nothing but errors."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Say what training would cost, and stop."),
-    as_json: bool = typer.Option(False, "--json", help="Print that as JSON."),
+    as_json: bool = typer.Option(False, "--json", help="Print that, or at the end the scores, as JSON."),
 ) -> None:
     """Train a model, or go on with one: the same command on the same folder picks up where it was stopped.
 
@@ -34,6 +34,7 @@ def train(
     regard train recipes/wmt14-base.toml --dry-run
     torchrun --nproc-per-node 8 -m -- regard train recipes/wmt14-base.toml --run runs/base
     """
+    from regard.bundle import SCORES
     from regard.cli.progress import follow_training
     from regard.recipe import load
     from regard.train.loop import train as learn
@@ -50,6 +51,8 @@ def train(
             pass
         return
     finished = follow_training(recipe, folder, device, plain=plain, quiet=quiet)
+    if as_json:
+        typer.echo((folder / SCORES).read_text(encoding="utf-8"), nl=False)
     if finished.reason != "stopped":
         _report(folder, device, quiet)
     elif "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun says so itself, and would start this process again
