@@ -36,7 +36,7 @@ def race(
     """Train several recipes on the same text under the same budget, and show who learns it best, and at what cost.
 
     Without recipes, the lectures' families run on the phrasebook: one vector (Sutskever), soft alignment (Bahdanau),
-    Luong's attention, convolutions, restricted and full self-attention. About 15 minutes on two cores.
+    Luong's attention, convolutions, restricted and full self-attention. About 10 minutes on two cores.
 
     \b
     regard race
