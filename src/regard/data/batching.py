@@ -112,6 +112,12 @@ class Feed:
         return Mixture(tuple(map(len, self.stores)), tuple(self.weights), self.seed)
 
     @cached_property
+    def longest(self) -> int:
+        """Tokens that no sequence exceeds, its added symbol included; cut anew, text may have twice what it has now."""
+        stored = 1 + max(max(store.longest) for store in self.stores)
+        return stored if self.sampling is None else min(2 * stored, self.tokens)
+
+    @cached_property
     def pools(self) -> int:
         """Pools of an epoch; of even size, so that none is too small for a step."""
         return max(1, -(-len(self.mixture) // self.POOL))
@@ -168,7 +174,7 @@ class Feed:
             pool = Pool(self.stores, which)
         else:
             seeds = np.random.SeedSequence((*key, _SUBWORDS)).generate_state(2 * len(self.stores)).reshape(-1, 2)
-            pool = Pool.sample(self.stores, which, self.sampling, self.tokens, seeds.tolist())
+            pool = Pool.sample(self.stores, which, self.sampling, self.longest, seeds.tolist())
         source, target = pool.lengths()
         # One more of each: the symbols that `prepare` adds count too.
         plan = plan_pool(source + 1, target + 1, self.tokens, self.shard.parts, self.order, (*key, _STEPS))

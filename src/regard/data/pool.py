@@ -93,12 +93,12 @@ class Pool:
         stores: Sequence[Pairs],
         which: tuple[Numbers, Numbers],
         sampling: Sampling,
-        tokens: int,
+        most: int,
         seeds: Sequence[Sequence[int]],
     ) -> "Pool":
-        """A pool with its text cut anew; a pair that this makes longer than a batch may be keeps its usual cut."""
+        """A pool with its text cut anew; a pair that gets more than `most` tokens with a symbol keeps its usual cut."""
         found = _from_each(stores, which, lambda number, mine: sampling.encode(stores[number], mine, seeds[number]))
-        too_long = np.flatnonzero((found[0].lengths >= tokens) | (found[1].lengths >= tokens))
+        too_long = np.flatnonzero((found[0].lengths >= most) | (found[1].lengths >= most))
         if too_long.size:
             usual = _from_each(stores, (which[0][too_long], which[1][too_long]), _gather_from(stores))
             places = np.arange(which[0].size)

@@ -57,8 +57,7 @@ class Shape:
         pairs = sum(map(len, feed.stores))
         tokens = max(sum(int(store.lengths[side].sum()) for store in feed.stores) for side in range(2))
         mean = 1 + tokens / pairs
-        longest = feed.tokens if feed.sampling else max(max(store.longest) for store in feed.stores) + 1
-        return cls(_up(feed.tokens), _up(1.5 * feed.tokens / mean + feed.tokens / PIECE), longest)
+        return cls(_up(feed.tokens), _up(1.5 * feed.tokens / mean + feed.tokens / PIECE), feed.longest)
 
     def holding(self, batch: Batch) -> "Shape":
         """This shape, or one with twice the sequences, and so on, until the batch fits."""
