@@ -88,6 +88,20 @@ def test_a_batch_of_another_size_is_not_played(tiny: Make) -> None:
     assert losses == pytest.approx(expected)
 
 
+def test_what_is_recorded_is_the_first_size_that_comes_often(tiny: Make) -> None:
+    job, counter = job_of(tiny("model.dropout=0.0")), Counter()
+    feed = job.feed(512)
+    shape = Shape.of(feed)
+    batches = [batch for step in islice(feed.epoch(0), 6) for batch in step]
+    recorder = Recorder(job.learner, CPU.device, "float32", counter.record)
+    for batch in (batches[0], *(shape.fill(each) for each in batches[:WARM]), batches[3]):
+        recorder.passes(batch, 1.0)
+    assert counter.recorded == 0
+    for batch in batches[4:]:
+        recorder.passes(shape.fill(batch), 1.0)
+    assert (counter.recorded, counter.played) == (1, len(batches) - 4)
+
+
 def test_without_a_recording_batches_still_teach(tiny: Make) -> None:
     job, counter = job_of(tiny("model.dropout=0.0")), Counter()
     recorder = Recorder(job.learner, CPU.device, "float32", counter.record)

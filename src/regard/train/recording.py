@@ -6,6 +6,7 @@ batch from where the first one lay and leaves the gradients where the first ones
 be played and no others.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from regard.nn.ragged import Layout, Ragged
 from regard.train.precision import autocast
 
 Work = Callable[[], None]
-WARM = 2  # batches before the recording: what is compiled is compiled then, and what is chosen by trying is chosen
+WARM = 2  # batches of a size before its recording, in which what is compiled is compiled, and what is tried out is chosen
 ROOM = 2  # times what a batch needs must be free: a recording keeps its memory to itself, and validation wants some
 
 
@@ -32,7 +33,7 @@ class Passed(NamedTuple):
 
 
 class Recorder:
-    """Takes batches through a learner, from the third on by a recording where there is memory for one."""
+    """Takes batches through a learner, from the third of one size on by a recording where there is memory for one."""
 
     def __init__(
         self,
@@ -47,20 +48,23 @@ class Recorder:
         self.why_not = ""
         """Why nothing is recorded, in words."""
         self._record = record or _on_cuda
-        self._seen = 0
+        self._seen: Counter[tuple[int, ...]] = Counter()
         self._tape: _Tape | None = None
 
     def passes(self, batch: Batch, share: float) -> Passed:
         """The loss of a batch, and the gradients of `share` times it; good until the next batch."""
-        self._seen += 1
-        if self._seen <= WARM or self.why_not:
+        if self._tape is not None:
+            return self._tape.play(batch, share) if self._tape.holds(batch) else self._plain(batch, share)
+        size = _size(batch)
+        self._seen[size] += 1
+        if self._seen[size] < WARM or self.why_not:
+            return self._plain(batch, share)
+        if self._seen[size] == WARM:
             passed, fits = self._measured(batch, share)
-            if self._seen == WARM and not fits:
-                self.why_not = "not recorded: a recording would not leave enough of the device's memory"
+            self.why_not = "" if fits else "not recorded: a recording would not leave enough of the device's memory"
             return passed
-        if self._tape is None:
-            self._tape = _Tape(self, batch, self._record)
-        return self._tape.play(batch, share) if self._tape.holds(batch) else self._plain(batch, share)
+        self._tape = _Tape(self, batch, self._record)
+        return self._tape.play(batch, share)
 
     def way(self, source: Ragged, target: Ragged, labels_N: Tensor, share: float | Tensor) -> Passed:
         """Forward and back, with everything on the device."""
