@@ -19,7 +19,7 @@ from regard.nn.ragged import Layout, Ragged
 from regard.train.precision import autocast
 
 Work = Callable[[], None]
-WARM = 2  # batches of a size before its recording, in which what is compiled is compiled, and what is tried out is chosen
+WARM = 2  # batches of a size before its recording: in these it is compiled, and what is tried out is chosen
 ROOM = 2  # times what a batch needs must be free: a recording keeps its memory to itself, and validation wants some
 
 
