@@ -7,9 +7,9 @@
 Everybody trains on the same sentences with AdamW. Ours come through the product's own stream of batches and its own
 update; the others through a `DataLoader` that sorts by length and pads, with workers of its own, as their users write
 it. On CUDA each is alone while it is measured: their batches differ in shape from step to step, and several such
-loops in one process spend their time asking for memory that another has kept. tok/s counts real target tokens. `idle`
-is the share of the time in which CUDA had nothing to do: what a profile says of busy time, which profiling does not
-change, against the time of a step without it.
+loops in one process were idle most of the time, likely for memory that another had kept. tok/s counts real target
+tokens. `idle` is the share of the time in which CUDA had nothing to do: what a profile says of busy time, which
+profiling does not change, against the time of a step without it.
 """
 
 import argparse

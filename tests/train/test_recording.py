@@ -51,13 +51,13 @@ def job_of(recipe: Recipe) -> Job:
     return assemble(recipe, Path("unused"), CPU, gather(recipe, Path("unused")))
 
 
-def learnt(recipe: Recipe, shape: Shape | None, counter: Counter | None, accumulated: int = 1) -> list[torch.Tensor]:
+def learnt(recipe: Recipe, counter: Counter | None, accumulated: int) -> list[torch.Tensor]:
     """The weights after five steps."""
     job = job_of(recipe)
     feed = job.feed(512)
     recorder = None if counter is None else Recorder(job.learner, CPU.device, "float32", counter.record)
     engine = Engine(job.learner, job.optimisers, CPU, "float32", 1.0, recorder=recorder)
-    with stream(feed, BEGINNING, shape or Shape.of(feed), pin=False) as steps:
+    with stream(feed, BEGINNING, Shape.of(feed), pin=False) as steps:
         for _ in range(5):
             engine.update([load for step in islice(steps, accumulated) for load in step.loads])
     return [each.detach().clone() for each in job.model.parameters()]
@@ -67,7 +67,7 @@ def learnt(recipe: Recipe, shape: Shape | None, counter: Counter | None, accumul
 @pytest.mark.parametrize("accumulated", [1, 2])
 def test_what_is_played_teaches_the_same(accumulated: int, settings: tuple[str, ...], tiny: Make) -> None:
     recipe, counter = tiny("model.dropout=0.0", *settings), Counter()
-    plain, played = (learnt(recipe, None, each, accumulated) for each in (None, counter))
+    plain, played = (learnt(recipe, each, accumulated) for each in (None, counter))
     assert all(torch.equal(*both) for both in zip(plain, played, strict=True))
     assert (counter.recorded, counter.played) == (1, 5 * accumulated - WARM)
 
@@ -105,7 +105,7 @@ def test_what_is_recorded_is_the_first_size_that_comes_often(tiny: Make) -> None
 def test_without_a_recording_batches_still_teach(tiny: Make) -> None:
     job, counter = job_of(tiny("model.dropout=0.0")), Counter()
     recorder = Recorder(job.learner, CPU.device, "float32", counter.record)
-    recorder.why_not = "not recorded"
+    recorder.fits = False
     batch = Shape.of(job.feed(512)).fill(next(job.feed(512).epoch(0))[0])
     losses = {float(recorder.passes(batch, 1.0).loss) for _ in range(WARM + 2)}
     assert len(losses) == 1

@@ -44,7 +44,7 @@ class Train(Section):
     """Compile the model; `auto` does so on CUDA when the run is long enough to pay for it."""
     record: bool | Literal["auto"] = "auto"
     """Where one process learns on CUDA: record the kernels of a batch once and then launch them together (CUDA graphs);
-    `auto` does so where it is quicker, as it is for all but very large models, and never for recurrent ones."""
+    `auto` does so where some batches show it to be quicker; recurrent models cannot be recorded."""
     sharding: Literal["ddp", "fsdp"] = "ddp"
     """With several processes: the whole model in each (`ddp`), or a part of it in each (`fsdp`)."""
     ema: Share = 0.0

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from regard.data.example import Batch
 from regard.train.job import Job
-from regard.train.recording import WARM, Recorder
+from regard.train.recording import WARM, Passed, Recorder
 from regard.train.standing import Standing
 from regard.train.stream import Shape
 
@@ -49,6 +49,8 @@ def decide(job: Job, standing: Standing) -> Way:
     possible = bool(settings.record) and cuda and workers.count == 1 and not recurrent
     if settings.compile is True or not cuda:
         return Way(settings.compile is True, possible)
+    if settings.compile is False and not (possible and settings.record == "auto"):
+        return Way(recorded=possible)
     if recurrent:
         return Way(why="not compiled: recurrences have kernels of their own, and each batch its own number of steps")
     if workers.count > 1 and settings.sharding == "fsdp":
@@ -85,23 +87,23 @@ def _seconds(job: Job, tokens: int, recorded: bool) -> float:
     shape = Shape.of(feed)
     batches = cycle([shape.fill(batch) for batch in some] if recorded else some)
     recorder = Recorder(_inner(job.learner), job.workers.device, job.recipe.train.precision)
-    recorder.why_not = "" if recorded else "not asked for"
+    take = recorder.passes if recorded else recorder.plain
     with torch.random.fork_rng([job.workers.device]):
         try:
-            _pass(recorder, islice(batches, WARM + 1))
-            return _pass(recorder, islice(batches, TIMED)) / TIMED
+            _pass(take, islice(batches, WARM + 1))
+            return _pass(take, islice(batches, TIMED)) / TIMED
         except torch.OutOfMemoryError:
             if not recorded:
                 raise
             return math.inf  # filled up, some models' attention needs more than there is
 
 
-def _pass(recorder: Recorder, batches: Iterator[Batch]) -> float:
+def _pass(take: Callable[[Batch, float], Passed], batches: Iterator[Batch]) -> float:
     """Take batches through; how long it took."""
     begin = time.perf_counter()
     for batch in batches:
-        recorder.passes(batch, 1.0)
-    torch.cuda.synchronize(recorder.device)
+        passed = take(batch, 1.0)
+    passed.loss.item()  # waits for the device
     return time.perf_counter() - begin
 
 

@@ -45,8 +45,8 @@ class Recorder:
         """`record` makes a player of some work; CUDA graphs unless told."""
         self.learner, self.device, self.precision = learner, device, precision
         self.weights = [each for each in learner.parameters() if each.requires_grad]
-        self.why_not = ""
-        """Why nothing is recorded, in words."""
+        self.fits = True
+        """Whether the device's memory leaves room for a recording, as far as is known."""
         self._record = record or _on_cuda
         self._seen: Counter[tuple[int, ...]] = Counter()
         self._tape: _Tape | None = None
@@ -54,15 +54,13 @@ class Recorder:
     def passes(self, batch: Batch, share: float) -> Passed:
         """The loss of a batch, and the gradients of `share` times it; good until the next batch."""
         if self._tape is not None:
-            return self._tape.play(batch, share) if self._tape.holds(batch) else self._plain(batch, share)
+            return self._tape.play(batch, share) if self._tape.holds(batch) else self.plain(batch, share)
         size = _size(batch)
         self._seen[size] += 1
-        if self._seen[size] < WARM or self.why_not:
-            return self._plain(batch, share)
+        if self._seen[size] < WARM or not self.fits:
+            return self.plain(batch, share)
         if self._seen[size] == WARM:
-            passed, fits = self._measured(batch, share)
-            self.why_not = "" if fits else "not recorded: a recording would not leave enough of the device's memory"
-            return passed
+            return self._measured(batch, share)
         self._tape = _Tape(self, batch, self._record)
         return self._tape.play(batch, share)
 
@@ -72,21 +70,22 @@ class Recorder:
             loss = self.learner(source, target, labels_N)
         return Passed(loss.detach(), torch.autograd.grad(loss * share, self.weights, allow_unused=True))
 
-    def _plain(self, batch: Batch, share: float) -> Passed:
-        """Without a recording."""
+    def plain(self, batch: Batch, share: float) -> Passed:
+        """The same without a recording."""
         placed = batch.to(self.device, non_blocking=True)
         return self.way(placed.source, placed.target, placed.labels_N, share)
 
-    def _measured(self, batch: Batch, share: float) -> tuple[Passed, bool]:
-        """The same, and whether there is room for a recording of it."""
+    def _measured(self, batch: Batch, share: float) -> Passed:
+        """The same, and see whether there is room for a recording of it."""
         if self.device.type != "cuda":
-            return self._plain(batch, share), True
+            return self.plain(batch, share)
         before = torch.cuda.memory_allocated(self.device)
         torch.cuda.reset_peak_memory_stats(self.device)
-        passed = self._plain(batch, share)
+        passed = self.plain(batch, share)
         need = torch.cuda.max_memory_allocated(self.device) - before
         kept = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-        return passed, torch.cuda.mem_get_info(self.device)[0] + kept >= ROOM * need
+        self.fits = torch.cuda.mem_get_info(self.device)[0] + kept >= ROOM * need
+        return passed
 
 
 class _Tape:
