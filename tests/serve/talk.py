@@ -53,6 +53,14 @@ class Server:
         """A bare connection."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS)
 
+    def listens(self) -> bool:
+        """Whether a connection is let in: who comes while the door closes is reset, who comes later refused."""
+        try:
+            self.connect().close()
+        except (ConnectionRefusedError, ConnectionResetError):
+            return False
+        return True
+
     def send(self, asked: dict[str, Any]) -> socket.socket:
         """Ask for translations, and do not wait for the answer."""
         made, body = self.connect(), json.dumps(asked).encode()

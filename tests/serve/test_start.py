@@ -79,21 +79,13 @@ def guarded(memorised: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         )
     server = Server(process, port)
     try:
-        while not _listens(server):
+        while not server.listens():
             with suppress(subprocess.TimeoutExpired):
                 assert process.wait(0.2) is None
         yield server
     finally:
         process.kill()
         process.wait()
-
-
-def _listens(server: Server) -> bool:
-    try:
-        server.connect().close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("shown", ["", "s3cret", "Bearer s3cre", "Bearer s3cret2", "Basic s3cret", "Bearer \xff"])
