@@ -248,19 +248,20 @@ def test_a_sampled_pair_that_would_not_fit_a_batch_keeps_its_usual_cut() -> None
     assert rows[0] == [*long[0], END]
 
 
-def test_no_sequence_is_longer_than_was_announced_however_it_is_cut() -> None:
+@pytest.mark.parametrize(("most", "announced"), [(None, 18), (15, 15), (5, 9)])
+def test_no_sequence_is_longer_than_was_announced_however_it_is_cut(most: int | None, announced: int) -> None:
     class Twice(Doubling):
         def sample_batch(
             self, lines: Sequence[str], amount: float, seed: int, threads: int | None = None
         ) -> tuple[np.ndarray, np.ndarray]:
             return super().sample_batch([f"{line} {line}" for line in lines], amount, seed, threads)
 
-    store = Memory([(list(range(10, 10 + size)), [5]) for size in range(1, 9)])
-    feed = Feed([store], [1.0], 200, sampling=Sampling(Twice(), Doubling(), 0.5))
-    assert feed.longest == 2 * (8 + 1)
+    store = Memory([(list(range(10, 10 + size)), [5]) for size in [*range(1, 9)] * 20])
+    feed = Feed([store], [1.0], 200, sampling=Sampling(Twice(), Doubling(), 0.5, most=most))
+    assert feed.longest == announced
     lengths = [length for step in feed.epoch(0) for batch in step for length in batch.source.lengths_B.tolist()]
-    assert max(lengths) <= feed.longest
-    assert max(lengths) > 8 + 1
+    assert max(lengths) <= announced
+    assert (max(lengths) > 8 + 1) == (announced > 8 + 1)
 
 
 def test_a_sampled_source_still_begins_with_its_tag() -> None:

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from tests.train.conftest import kinds, weights
 
 from regard.bundle import load_bundle
+from regard.data.prepare import gather
 from regard.recipe import Recipe, dump
 from regard.train.checkpoint import FOLDER, newest
 from regard.train.events import Event, Finished, Noticed, Progress, Started, Validated
@@ -58,6 +59,13 @@ def test_a_sentence_beyond_the_learned_positions_is_told_of_before_anything_is_l
     recipe = tiny(told, "model.position=learned", "model.positions=100", "data.drop=[]")
     with pytest.raises(ValueError, match=rf"data\.{text} has a sentence of \d+ tokens.* 100 positions: raise"):
         next(train(recipe, tmp_path / "run", "cpu"))
+
+
+def test_text_that_is_cut_anew_stays_within_the_learned_positions(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    """At nine of ten merges left out a sentence is mostly letters; as it is usually cut it just fits."""
+    longest = 1 + max(max(store.longest) for store in gather(tiny(), tmp_path).stores)
+    told = ["model.position=learned", f"model.positions={longest}", "text.sampling=0.9", "train.steps=30"]
+    assert kinds(trained(tiny(*told), tmp_path))[-1] == "Finished"
 
 
 def test_it_learns(tiny: Make, trained: Train, tmp_path: Path) -> None:

@@ -99,6 +99,16 @@ def test_a_hangup_that_nohup_has_silenced_stays_so(tiny: Make, tmp_path: Path) -
         signal.signal(signal.SIGHUP, before)
 
 
+def test_who_asks_to_stop_is_heard_at_once_and_once(tiny: Make, tmp_path: Path) -> None:
+    heard: list[str] = []
+    events = train(tiny(), tmp_path, "cpu", asked=lambda: heard.append("yes"))
+    next(event for event in events if isinstance(event, Progress))
+    for _ in range(2):
+        signal.raise_signal(signal.SIGTERM)
+        assert heard == ["yes"]
+    assert [event.reason for event in events if isinstance(event, Finished)] == ["stopped"]
+
+
 def test_a_second_ctrl_c_does_not_wait(tiny: Make, tmp_path: Path) -> None:
     events = train(tiny(), tmp_path, "cpu")
     next(event for event in events if isinstance(event, Progress))

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from regard.recipe import Recipe
     from regard.train.events import Finished
+
+STOPPING = "stopping: what was learnt is saved first, after a validation if one goes on; Ctrl-C again would not wait"
 
 
 @contextmanager
@@ -42,16 +44,22 @@ def follow_training(
     recipe: "Recipe", run: Path, device: str = "auto", *, plain: bool = False, quiet: bool = False
 ) -> "Finished":
     """Train with everything kept in the run's log, and shown: live, as lines if `plain`, not at all if `quiet`."""
-    from regard.train.events import Finished
+    from regard.train.events import Finished, Noticed
     from regard.train.journal import Journal
     from regard.train.loop import train
     from regard.train.view import PlainView, open_view
 
+    view = None if quiet else PlainView() if plain else open_view()
+
+    def asked() -> None:
+        if view is not None:
+            with suppress(RuntimeError):  # a signal that comes within a line being written cannot write another
+                view.show(Noticed(STOPPING))
+
     with nullcontext() if quiet else watching() as watch:
-        events = train(recipe, run, device, watch)
+        events = train(recipe, run, device, watch, asked)
         first = next(events)
-    shown = nullcontext() if quiet else PlainView() if plain else open_view()
-    with shown as view, Journal(run) as journal:
+    with view or nullcontext(), Journal(run) as journal:
         for event in chain([first], events):
             journal.write(event)
             if view is not None:

@@ -115,7 +115,9 @@ class Feed:
     def longest(self) -> int:
         """Tokens that no sequence exceeds, its added symbol included; cut anew, text may have twice what it has now."""
         stored = 1 + max(max(store.longest) for store in self.stores)
-        return stored if self.sampling is None else min(2 * stored, self.tokens)
+        if self.sampling is None:
+            return stored
+        return max(stored, min(2 * stored, self.tokens, self.sampling.most or self.tokens))
 
     @cached_property
     def pools(self) -> int:

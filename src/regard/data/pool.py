@@ -64,6 +64,8 @@ class Sampling:
     """Chance of dropping a merge, or smoothing of a unigram model."""
     threads: int | None = None
     """Threads to encode with; by default, the number of cores."""
+    most: int | None = None
+    """Tokens a sequence may get by it, its added symbol included; as many as a batch has, unless told."""
 
     def __post_init__(self) -> None:
         """Refuse an amount that samples nothing or everything."""

@@ -54,7 +54,8 @@ class Job:
     def feed(self, tokens: int) -> Feed:
         """The stream of batches, each with at most so many tokens of either side."""
         recipe = self.recipe
-        amount = recipe.text.sampling
+        sides = Side(self.cutter, "source"), Side(self.cutter, "target")
+        amount, most = recipe.text.sampling, _positions(self.model)
         return Feed(
             self.prepared.stores,
             [corpus.weight for corpus in recipe.data.train],
@@ -62,7 +63,7 @@ class Job:
             recipe.data.order,
             recipe.seed,
             Shard(self.workers.rank, self.workers.count, recipe.train.accumulate),
-            Sampling(Side(self.cutter, "source"), Side(self.cutter, "target"), amount) if amount else None,
+            Sampling(*sides, amount, most=most) if amount else None,
         )
 
     def tensors(self) -> dict[str, Tensor]:
@@ -126,13 +127,19 @@ def new_model(recipe: Recipe, prepared: Prepared) -> Seq2Seq:
     return build(recipe.model, len(both.source), len(both.target))
 
 
+def _positions(model: Seq2Seq) -> int | None:
+    """How many places in a sentence a model knows, where it learns them."""
+    learned = [each for each in model.modules() if isinstance(each, Learned)]
+    return min((each.limit for each in learned if each.limit is not None), default=None)
+
+
 def _check_positions(model: Seq2Seq, name: str, stores: Sequence[Store]) -> None:
     """Refuse, before anything is learnt, a text with sentences that go beyond the positions a model learns."""
-    limits = [each.limit for each in model.modules() if isinstance(each, Learned) and each.limit is not None]
+    known = _positions(model)
     longest = max((1 + each for store in stores for each in store.longest), default=0)  # with the end symbol
-    if limits and longest > min(limits):
+    if known is not None and longest > known:
         raise ValueError(
-            f"{name} has a sentence of {longest} tokens with its end symbol, and the model learns {min(limits)} "
+            f"{name} has a sentence of {longest} tokens with its end symbol, and the model learns {known} "
             f"positions: raise model.positions to {longest} or more, or leave long sentences out"
         )
 

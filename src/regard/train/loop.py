@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Literal
@@ -38,11 +38,18 @@ from regard.train.workers import Workers, joined
 Reason = Literal["steps", "patience", "stopped", "time"]
 
 
-def train(recipe: Recipe, run: Path, device: str = "auto", watch: Watch | None = None) -> Generator[Event]:
+def train(
+    recipe: Recipe,
+    run: Path,
+    device: str = "auto",
+    watch: Watch | None = None,
+    asked: Callable[[], None] | None = None,
+) -> Generator[Event]:
     """Train a recipe's model in a run's folder, or go on where it was stopped.
 
-    `watch` is told of the preparation of text. Under torchrun every process calls this and gets the events; only the
-    first one writes.
+    `watch` is told of the preparation of text. `asked` is called from within a signal when it asks to stop, which may
+    be long before the event that says so: a validation goes on to its end. Under torchrun every process calls this and
+    gets the events; only the first one writes.
     """
     find_learner(device)  # what is not there must not be told of after hours of preparing text
     recipe = adopted(recipe, run)
@@ -53,7 +60,7 @@ def train(recipe: Recipe, run: Path, device: str = "auto", watch: Watch | None =
         joined(device) as workers,
         claimed(run) if workers.first else nullcontext(),
         room_in(run),
-        stoppable() as stop,
+        stoppable(asked) as stop,
         _in_company(workers, run),
     ):
         job, standing, notices = _begin(recipe, run, workers, prepared)

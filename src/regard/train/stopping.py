@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -17,24 +17,26 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Stop:
     """Whether somebody has asked to stop at the next step."""
 
-    def __init__(self) -> None:
-        """Nobody has."""
-        self.asked = False
+    def __init__(self, tell: Callable[[], None] | None = None) -> None:
+        """Nobody has; `tell` is called at once when somebody does, whatever is going on."""
+        self.asked, self._tell = False, tell
 
     def ask(self, number: int, _frame: FrameType | None) -> None:
         """What a signal does; a second Ctrl-C does not wait, unless torchrun is what repeats it to its processes."""
         if self.asked and number == signal.SIGINT and "TORCHELASTIC_RUN_ID" not in os.environ:
             raise KeyboardInterrupt
-        self.asked = True
+        first, self.asked = not self.asked, True
+        if first and self._tell is not None:
+            self._tell()
 
 
 @contextmanager
-def stoppable() -> Iterator[Stop]:
+def stoppable(tell: Callable[[], None] | None = None) -> Iterator[Stop]:
     """Take Ctrl-C, SIGTERM and a terminal that is closed as a wish while the context lasts.
 
     Only a main thread hears signals. What is ignored already, as `nohup` has it, stays so.
     """
-    stop = Stop()
+    stop = Stop(tell)
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
