@@ -53,8 +53,10 @@ def find_learner(device: str) -> torch.device:
     return place
 
 
-def cpu_name() -> str:
-    """The processor as a person calls it."""
+def device_name(device: torch.device) -> str:
+    """A device as a person calls it."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()
     return f"CPU, {threads} thread{'s' if threads > 1 else ''}"
 

@@ -12,6 +12,7 @@ from regard.bundle import WEIGHTS, load_weights, save_scores, save_weights
 from regard.models.seq2seq import Seq2Seq
 from regard.train.average import load_mean
 from regard.train.checkpoint import exists
+from regard.train.cost import device_name
 from regard.train.events import Finished
 from regard.train.job import Job
 from regard.train.standing import Standing
@@ -128,7 +129,6 @@ def _scores(job: Job, model: Seq2Seq, standing: Standing) -> dict[str, Any]:
 def _facts(job: Job, standing: Standing, reason: str, chosen: str) -> dict[str, Any]:
     """What `scores.json` says of a training."""
     workers = job.workers
-    cuda = workers.device.type == "cuda"
     return {
         "weights": chosen,
         "training": {
@@ -139,7 +139,7 @@ def _facts(job: Job, standing: Standing, reason: str, chosen: str) -> dict[str, 
             "seconds": round(standing.seconds, 1),
             "batch_tokens": standing.budget,
             "processes": workers.count,
-            "device": torch.cuda.get_device_name(workers.device) if cuda else "CPU",
+            "device": device_name(workers.device),
             "torch": torch.__version__,
             "date": time.strftime("%Y-%m-%d", time.gmtime()),
         },

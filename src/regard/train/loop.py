@@ -16,7 +16,7 @@ from regard.recipe import Recipe
 from regard.train.budget import find_budget
 from regard.train.checkpoint import exists, newest, room_in
 from regard.train.compiling import Way, compile_in_place, decide
-from regard.train.cost import cpu_name, find_learner, flops_per_token, limit
+from regard.train.cost import device_name, find_learner, flops_per_token, limit
 from regard.train.engine import Engine
 from regard.train.events import Event, Noticed, Saved, Started
 from regard.train.finish import finish, keep_weights, tidy_weights
@@ -196,7 +196,7 @@ def _started(job: Job, standing: Standing) -> Started:
         recipe=job.recipe,
         run=job.run,
         parameters=parameters(job.model),
-        device=_name(workers),
+        device=device_name(workers.device),
         workers=workers.count,
         vocabulary=(len(both.source), len(both.target)),
         flops_per_token=flops_per_token(job.model, job.prepared.stores),
@@ -204,13 +204,6 @@ def _started(job: Job, standing: Standing) -> Started:
         step=standing.step,
         steps=job.recipe.train.steps,
     )
-
-
-def _name(workers: Workers) -> str:
-    """The device as a person calls it."""
-    if workers.device.type == "cuda":
-        return torch.cuda.get_device_name(workers.device)
-    return cpu_name()
 
 
 def _not_a_number(job: Job, where: str) -> str:

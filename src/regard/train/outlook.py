@@ -13,7 +13,7 @@ from regard.models.cost import parameters, training_flops
 from regard.models.seq2seq import Seq2Seq
 from regard.recipe import Recipe
 from regard.train.budget import CPU_LARGEST
-from regard.train.cost import activation_bytes, cpu_name, find_learner, flops_per_token, limit
+from regard.train.cost import activation_bytes, device_name, find_learner, flops_per_token, limit
 from regard.train.start import adopted, given_tokenizers
 from regard.train.wording import amount
 
@@ -90,7 +90,7 @@ def look_ahead(recipe: Recipe, device: str = "auto", watch: Watch | None = None)
     speed = limit(where, settings.precision) * workers
     reached = REACHED[(where.type, settings.precision)]
     return Outlook(
-        device=torch.cuda.get_device_name(where) if where.type == "cuda" else cpu_name(),
+        device=device_name(where),
         workers=workers,
         parameters=parameters(model),
         vocabulary=sizes,
