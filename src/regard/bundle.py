@@ -21,10 +21,9 @@ from torch import Tensor, nn
 from regard.files import write_whole
 from regard.models.build import build
 from regard.models.seq2seq import Seq2Seq
+from regard.names import RECIPE, SCORES, TOKENIZER, WEIGHTS
 from regard.recipe import Recipe, dump, load
 from regard.text import Tokenizers
-
-RECIPE, TOKENIZER, WEIGHTS, SCORES = "recipe.toml", "tokenizer", "model.safetensors", "scores.json"
 
 
 @dataclass(frozen=True, eq=False)

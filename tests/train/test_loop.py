@@ -12,8 +12,9 @@ from tests.train.conftest import kinds, weights
 
 from regard.bundle import load_bundle
 from regard.data.prepare import gather
+from regard.names import CHECKPOINTS
 from regard.recipe import Recipe, dump
-from regard.train.checkpoint import FOLDER, newest
+from regard.train.checkpoint import newest
 from regard.train.events import Event, Finished, Noticed, Progress, Started, Validated
 from regard.train.loop import train
 from regard.train.translating import samples
@@ -218,7 +219,7 @@ def test_a_moving_average_lags_behind_the_weights(tiny: Make, trained: Train, tm
 
 def test_only_so_many_checkpoints_are_kept(tiny: Make, trained: Train, tmp_path: Path) -> None:
     trained(tiny("train.keep=1"), tmp_path)
-    assert [each.name for each in (tmp_path / FOLDER).iterdir()] == ["step-00000006"]
+    assert [each.name for each in (tmp_path / CHECKPOINTS).iterdir()] == ["step-00000006"]
 
 
 def test_auto_finds_a_batch_once_and_remembers_it(tiny: Make, trained: Train, tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ import torch
 from safetensors.torch import load_file
 from tests.train.conftest import kinds, weights
 
+from regard.names import CHECKPOINTS
 from regard.recipe import Recipe, dump
-from regard.train.checkpoint import FOLDER, newest
+from regard.train.checkpoint import newest
 from regard.train.events import Event, Finished, Noticed, Progress, Started
 from regard.train.loop import train
 
@@ -122,7 +123,7 @@ def test_a_second_ctrl_c_does_not_wait(tiny: Make, tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     harm: str, straight: Path, half: Path, tiny: Make, trained: Train
 ) -> None:
-    last = max((half / FOLDER).glob("step-*"))
+    last = max((half / CHECKPOINTS).glob("step-*"))
     shard = next(last.glob("*.safetensors"))
     data, notes = shard.read_bytes(), last / "notes.json"
     written = notes.read_text(encoding="utf-8")
@@ -150,7 +151,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
 
 
 def test_a_checkpoint_from_before_notes_were_sealed_is_gone_on_from(half: Path, straight: Path, tiny: Make) -> None:
-    for file in (half / FOLDER).glob("*/notes.json"):
+    for file in (half / CHECKPOINTS).glob("*/notes.json"):
         notes = json.loads(file.read_text(encoding="utf-8"))
         del notes["seal"]
         file.write_text(json.dumps(notes), encoding="utf-8")
@@ -159,19 +160,19 @@ def test_a_checkpoint_from_before_notes_were_sealed_is_gone_on_from(half: Path, 
 
 
 def test_what_somebody_laid_beside_the_checkpoints_is_left_alone(half: Path, straight: Path, tiny: Make) -> None:
-    last = max((half / FOLDER).glob("step-*"))
+    last = max((half / CHECKPOINTS).glob("step-*"))
     shutil.copytree(last, last.with_name("step-00000004.copy"))
-    (half / FOLDER / "step-notes.txt").write_text("the good one is 4", encoding="utf-8")
+    (half / CHECKPOINTS / "step-notes.txt").write_text("the good one is 4", encoding="utf-8")
     list(train(tiny(), half, "cpu"))
-    names = {each.name for each in (half / FOLDER).iterdir()}
+    names = {each.name for each in (half / CHECKPOINTS).iterdir()}
     assert names == {"step-00000004", "step-00000006", "step-00000004.copy", "step-notes.txt"}
     shutil.rmtree(last.with_name("step-00000004.copy"))
-    (half / FOLDER / "step-notes.txt").unlink()
+    (half / CHECKPOINTS / "step-notes.txt").unlink()
     assert same(straight, half)
 
 
 def test_without_a_whole_checkpoint_nothing_is_overwritten(half: Path, tiny: Make, trained: Train) -> None:
-    for each in (half / FOLDER).rglob("*.safetensors"):
+    for each in (half / CHECKPOINTS).rglob("*.safetensors"):
         each.write_bytes(b"")
     with pytest.raises(ValueError, match=r"no checkpoint of .* is whole.*begin anew"):
         trained(tiny(), half)
@@ -198,7 +199,7 @@ def test_a_full_disk_loses_nothing(size: int, straight: Path, half: Path, tiny: 
     place, faults = newest(half)
     assert place is not None
     assert (place.name, faults) == ("step-00000004", [])
-    assert {each.name for each in (half / FOLDER).iterdir()} == {"step-00000002", "step-00000004"}
+    assert {each.name for each in (half / CHECKPOINTS).iterdir()} == {"step-00000002", "step-00000004"}
     trained(tiny(), half)
     assert same(straight, half)
 
@@ -269,7 +270,7 @@ def test_a_run_that_came_to_nothing_may_be_begun_anew_by_another_recipe(
 def test_a_trained_model_is_not_replaced_even_without_its_checkpoints(
     straight: Path, tiny: Make, trained: Train
 ) -> None:
-    shutil.rmtree(straight / FOLDER)
+    shutil.rmtree(straight / CHECKPOINTS)
     with pytest.raises(ValueError, match="begun with another recipe"):
         trained(tiny("train.rate=0.5"), straight)
     with pytest.raises(ValueError, match=r"trained model but no checkpoint.*--run.*or remove"):

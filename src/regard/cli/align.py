@@ -95,7 +95,8 @@ def _choose(
     """Choose by the pairs, or by the recipe's validation text, and keep the choice in `scores.json`."""
     from pathlib import Path
 
-    from regard.bundle import RECIPE, load_scores, save_scores
+    from regard.bundle import load_scores, save_scores
+    from regard.names import RECIPE
     from regard.recipe import load as load_recipe
     from regard.translator.given import ENOUGH, choose_look, pairs_of
 

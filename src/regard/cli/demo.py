@@ -92,9 +92,10 @@ def _train(recipe: "Recipe", folder: Path, again: bool, plain: bool) -> "Finishe
     import shutil
 
     from regard.cli.progress import follow_training
+    from regard.names import RECIPE
 
     _head("2. Training a Transformer on them")
-    if again and (folder / "recipe.toml").is_file():
+    if again and (folder / RECIPE).is_file():
         shutil.rmtree(folder)
     finished = follow_training(recipe, folder, plain=plain)
     if finished.reason == "stopped":

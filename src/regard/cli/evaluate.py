@@ -84,7 +84,7 @@ def evaluate(
 
 def _texts(run: str, source: str | None, reference: list[str]) -> tuple[list[str], list[list[str]]]:
     """The sources and their references: those of the files, or the recipe's test text."""
-    from regard.bundle import RECIPE
+    from regard.names import RECIPE
     from regard.recipe import load
     from regard.score import read_lines
     from regard.translator.given import pairs_of

@@ -25,11 +25,12 @@ def prepare(
     from regard.cli.progress import watching
     from regard.data.prepare import gather
     from regard.data.prepare import prepare as make
+    from regard.names import CHECKPOINTS, WEIGHTS
     from regard.recipe import load
 
     recipe = load(file, overrides or [])
     folder = Path(run or Path("runs", recipe.name))
-    trained = (folder / "model.safetensors").exists() or (folder / "checkpoints").exists()
+    trained = (folder / WEIGHTS).exists() or (folder / CHECKPOINTS).exists()
     with watching() as watch:
         # A model is nothing without the vocabulary it was trained with, so a run that has learnt keeps its own.
         prepared = (gather if trained else make)(recipe, folder, watch, workers)

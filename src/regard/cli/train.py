@@ -34,8 +34,8 @@ def train(
     regard train recipes/wmt14-base.toml --dry-run
     torchrun --nproc-per-node 8 -m -- regard train recipes/wmt14-base.toml --run runs/base
     """
-    from regard.bundle import SCORES
     from regard.cli.progress import follow_training
+    from regard.names import SCORES
     from regard.recipe import load
     from regard.train.loop import train as learn
     from regard.train.workers import speaks

@@ -16,6 +16,7 @@ from regard.data.cache import building, cache_folder, lock_of, locked, room_in, 
 from regard.data.corpus import read_chunks
 from regard.data.store import Store
 from regard.files import write_whole
+from regard.names import RECIPE, TOKENIZER
 from regard.recipe import Corpus, Recipe, dump
 from regard.text import Tokenizers
 
@@ -98,8 +99,8 @@ def gather(
 
 def lay_out(recipe: Recipe, prepared: Prepared) -> None:
     """Write recipe and tokenizer into the run's folder."""
-    prepared.tokenizers.save(prepared.run / "tokenizer")
-    write_whole(prepared.run / "recipe.toml", dump(recipe).encode())
+    prepared.tokenizers.save(prepared.run / TOKENIZER)
+    write_whole(prepared.run / RECIPE, dump(recipe).encode())
 
 
 def _store(recipe: Recipe, number: int, tokenizers: Tokenizers, watch: Watch, workers: int | None) -> Store:

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from regard.bundle import RECIPE, load_scores
+from regard.bundle import load_scores
 from regard.data.phrasebook import lectures
 from regard.files import write_whole
+from regard.names import RECIPE
 from regard.race.course import LINKS
 from regard.recipe import Corpus, PhrasebookCorpus, Recipe, TextCorpus, dump
 from regard.score import Alignment, Score, alignment_error_rate, bleu, chrf, exact_match, read_pharaoh

@@ -8,6 +8,7 @@ from typing import Any
 import tomli_w
 from pydantic import ValidationError
 
+from regard.names import RECIPE
 from regard.recipe.problems import describe
 from regard.recipe.settings import Recipe
 
@@ -94,8 +95,8 @@ def _near(path: Path) -> str:
 
 def _inside(folder: Path) -> str:
     """A hint at what may have been meant by a folder: the run in it, or one of its recipes."""
-    if (folder / "recipe.toml").is_file():
-        return f"; to go on with the run in it: regard train {folder / 'recipe.toml'} --run {folder}"
+    if (folder / RECIPE).is_file():
+        return f"; to go on with the run in it: regard train {folder / RECIPE} --run {folder}"
     found = [str(each) for each in _recipes_in(folder)]
     return f"; it has {', '.join(found)}" if found else ""
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from regard.files import write_whole
+from regard.names import TOKENIZER
 from regard.text.learn import LONGEST, SAMPLE, reservoir
 from regard.text.settings import Settings
 from regard.text.tokenizer import Tokenizer
 
 _VERSION = 1
 _INDEX = "tokenizer.json"
-_FOLDER = "tokenizer"
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,10 @@ class Tokenizers:
         if place.is_file():
             both = Tokenizer.load(place)
             return cls(both, both)
-        for folder in (place, place / _FOLDER):
+        for folder in (place, place / TOKENIZER):
             if (folder / _INDEX).is_file():
                 return cls._from_folder(folder)
-        found = "it is not there" if not place.exists() else f"it holds no {_INDEX}, and no {_FOLDER}/{_INDEX}"
+        found = "it is not there" if not place.exists() else f"it holds no {_INDEX}, and no {TOKENIZER}/{_INDEX}"
         raise ValueError(f"no tokenizer at {place}: {found}; name a run, a tokenizer folder or a .model file")
 
     @classmethod

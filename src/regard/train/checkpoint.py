@@ -25,9 +25,10 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 
 from regard.files import settle, write_whole
+from regard.names import CHECKPOINTS
 from regard.train.workers import Workers
 
-FOLDER, NOTES = "checkpoints", "notes.json"
+NOTES = "notes.json"
 _NAME, _SCRATCH, _SEAL = "step-{:08d}", ".writing", "seal"
 _BLOCK = 1 << 24
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -35,7 +36,7 @@ _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 def save(run: Path, step: int, tensors: dict[str, Tensor], notes: dict[str, Any], workers: Workers, keep: int) -> Path:
     """Write a checkpoint with everybody's part, then drop all but the last `keep`."""
-    parent = run / FOLDER
+    parent = run / CHECKPOINTS
     scratch, place = parent / _SCRATCH, place_of(run, step)
     try:
         if workers.first:
@@ -64,7 +65,7 @@ def save(run: Path, step: int, tensors: dict[str, Tensor], notes: dict[str, Any]
 
 def place_of(run: Path, step: int) -> Path:
     """Where the checkpoint of a step is."""
-    return run / FOLDER / _NAME.format(step)
+    return run / CHECKPOINTS / _NAME.format(step)
 
 
 def exists(run: Path) -> bool:
@@ -106,7 +107,7 @@ def names_in(place: Path) -> set[str]:
 
 def _found(run: Path) -> list[Path]:
     """The checkpoints of a run, the last one first; copies that somebody laid beside them have other names."""
-    return sorted((each for each in (run / FOLDER).glob("step-*") if each.name[5:].isdecimal()), reverse=True)
+    return sorted((each for each in (run / CHECKPOINTS).glob("step-*") if each.name[5:].isdecimal()), reverse=True)
 
 
 def _fault(place: Path) -> str | None:

@@ -8,8 +8,9 @@ from typing import Any, Literal
 import torch
 from safetensors import SafetensorError, safe_open
 
-from regard.bundle import WEIGHTS, load_weights, save_scores, save_weights
+from regard.bundle import load_weights, save_scores, save_weights
 from regard.models.seq2seq import Seq2Seq
+from regard.names import WEIGHTS
 from regard.train.average import load_mean
 from regard.train.checkpoint import exists
 from regard.train.cost import device_name

@@ -10,8 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from regard.bundle import RECIPE, load_scores
+from regard.bundle import load_scores
 from regard.files import write_whole
+from regard.names import RECIPE
 from regard.plot import Links, alignment
 from regard.score import Score
 from regard.train import page

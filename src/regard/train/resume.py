@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from regard.bundle import RECIPE, WEIGHTS
+from regard.names import RECIPE, WEIGHTS
 from regard.recipe import Recipe, load
 from regard.train.checkpoint import exists
 

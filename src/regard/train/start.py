@@ -8,6 +8,7 @@ from torch import Tensor
 from regard.bundle import load_bundle
 from regard.data.prepare import Prepared
 from regard.models.seq2seq import Seq2Seq
+from regard.names import RECIPE
 from regard.nn.embedding import Embedding, Output
 from regard.recipe import Recipe, load
 from regard.text import Tokenizer, Tokenizers
@@ -72,7 +73,7 @@ def _home(start: str, run: Path | None) -> str:
 
 def _recipe_of(start: str) -> Recipe:
     """The recipe of the run to begin from."""
-    path = Path(start) / "recipe.toml"
+    path = Path(start) / RECIPE
     if not path.is_file():
         raise ValueError(f"train.start = '{start}' is not a run: there is no {path}; name the folder of a trained run")
     return load(path)

@@ -1,0 +1,12 @@
+"""What lies in a run's folder, by name."""
+
+RECIPE = "recipe.toml"
+"""Every setting of the run."""
+TOKENIZER = "tokenizer"
+"""A folder: the vocabularies of both sides."""
+WEIGHTS = "model.safetensors"
+"""The trained model."""
+SCORES = "scores.json"
+"""What is known of it."""
+CHECKPOINTS = "checkpoints"
+"""A folder: where training goes on from."""
