@@ -1,25 +1,27 @@
-# One Makefile: the same commands for a person, for CI and in the README.
+# The commands of developers, CI and the README.
 #   make demo    set up on first use, then run the demonstration
 #   make test    set up on first use, then run every test
+#   make sweep   run the tests with ten times as many random examples
 #   make check   style, types, layers, spelling
-#   make bench   ours beside what people use, as ratios
+#   make wheel   build a wheel with the explorer into dist/
+#   make bench   compare speed with other libraries
 
-# The first Python that is new enough; PYTHON=... names another.
+# The first Python that is recent enough; PYTHON=... selects another.
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
-PYTHON ?= $(shell for each in python3 python3.13 python3.12 python3.11; do \
-  $$each -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$each && break; done)
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+  $$python -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$python && break; done)
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo test sweep check wheel bench clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help:
 	@sed -n 's/^#   //p' Makefile
 
-# Stamps make a second run quick: nothing is installed again unless what we ask for changed.
+# Stamp files: packages are installed again only if the requirements change.
 $(VENV)/.created:
 	@test -n "$(PYTHON)" && $(PYTHON) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
 	  echo "regard needs Python 3.11 or newer; found: $$($(or $(PYTHON),python3) --version 2>&1 | head -n 1)." >&2; \
@@ -30,7 +32,7 @@ $(VENV)/.created:
 	  echo "creating $(VENV) with $$($(PYTHON) --version)" >&2; $(PYTHON) -m venv --clear $(VENV); }
 	@touch $@
 
-# The explorer is built while regard is installed (hatch_build.py), so it is installed again when a source of it changed.
+# Installing regard builds the explorer (hatch_build.py), so a change of its sources installs regard again.
 PAGE := hatch_build.py $(shell find web -type f -not -path '*/node_modules/*' 2>/dev/null)
 
 $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt $(wildcard $(PAGE))
@@ -45,7 +47,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@touch $@
 
 $(VENV)/.installed-bench: $(VENV)/.installed
-	@echo "installing what the benchmarks compare with" >&2
+	@echo "installing the libraries that the benchmarks compare with" >&2
 	@$(PIP) install --constraint constraints.txt --editable '.[bench]'
 	@touch $@
 
@@ -58,6 +60,9 @@ test: $(VENV)/.installed-dev
 	@$(BIN)/python hatch_build.py test
 	@$(BIN)/python -m pytest -n auto --dist loadgroup
 
+sweep: $(VENV)/.installed-dev
+	@$(BIN)/python -m pytest -n auto --dist loadgroup --hypothesis-profile=sweep
+
 check: $(VENV)/.installed-dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy
@@ -65,8 +70,11 @@ check: $(VENV)/.installed-dev
 	@$(BIN)/codespell
 	@$(BIN)/python hatch_build.py types lint
 
+wheel: $(VENV)/.created
+	@$(PIP) wheel --no-deps --wheel-dir dist .
+
 bench: $(VENV)/.installed-bench
-	@for each in data model train decode families serve look; do echo "== bench/$$each.py" >&2; $(BIN)/python bench/$$each.py || exit 1; done
+	@for name in data model train language_model decode families serve look; do echo "== bench/$$name.py" >&2; $(BIN)/python bench/$$name.py || exit 1; done
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,16 +1,16 @@
-"""Serving: 64 clients of `regard serve`, beside the same lines offline and a plain FastAPI + `generate` server.
+"""Serving: 64 clients of `regard serve`, beside offline translation and a plain FastAPI + `generate` server.
 
     python bench/serve.py                                   # random weights of the base model, phrasebook lines
     python bench/serve.py --size small --requests 1024 --rounds 3
     python bench/serve.py --run runs/multi30k --source test.en
-    python bench/serve.py --memory 10000                    # how much memory ten thousand requests leave behind
+    python bench/serve.py --memory 10000                    # memory over ten thousand requests
 
-Everybody has the same weights and lines, and both cores. Clients are a second process on loopback, each with one line
-a request, its next one sent when the last is answered. Contenders work in turns, round after round; each figure is the
-median round, and the ratios are what to read. Who asks alone asks each line twice, of the server and of the translator
-in this process, in alternating order; what the two differ by, line by line, is what serving costs. Random weights have
-no use for an end, so translations there are as long as they may be: as many tokens as the source, and ten. The plain
-server is what one writes first: a route that calls `generate` for its line, in a thread of the pool.
+All contenders have the same weights, lines and cores. The clients are in a second process on loopback; each sends one
+line per request, and the next one when the last is answered. The contenders take turns, and each result is the median
+round; the ratios matter most. For the latency of a single client, each line is sent to the server and translated in
+this process, in alternating order; the difference is the overhead of serving. Random weights never generate the end
+symbol, so translations have the maximum length: the length of the source, and ten more. The plain server has a route
+that calls `generate` for its line in a thread of the pool.
 """
 
 import argparse
@@ -31,300 +31,312 @@ from typing import Any
 
 import torch
 
-from regard.bundle import load_bundle
+from measure import percentile
 from regard.data.phrasebook import phrases
 from regard.files import read_lines
-from regard.text.settings import END, PAD, START
-from regard.translator import load
-from serving import Server, make_run, percentile, served
+from regard.tasks import load_bundle, load_translator
+from regard.text import END, PAD, START
+from server_process import Server, make_run, served
 
-SPARE = 10
-WARM = 10  # lines asked of both before anybody measures what one alone waits
+EXTRA = 10  # tokens that a translation may be longer than its source
+WARM_UP = 10  # lines before single requests are measured
 
 
 @dataclass(frozen=True)
 class Load:
-    """How a server was found: lines a second, and the milliseconds of requests."""
+    """The measurements of a server under load.
 
-    pace: float
+    Attributes:
+        rate: Lines per second.
+        milliseconds: The latency of each request.
+        server_cpu: Seconds of CPU time per line of the server.
+        client_cpu: Seconds of CPU time per line of the clients.
+    """
+
+    rate: float
     milliseconds: list[float]
-    server: float
-    """Seconds of processor time a line took the server."""
-    client: float
-    """And the clients."""
-
-    def percentile(self, share: float) -> float:
-        """The time that this share of requests did not exceed."""
-        return percentile(self.milliseconds, share)
+    server_cpu: float
+    client_cpu: float
 
 
-# The clients: one process, one connection each, kept open. What they send is made beforehand, and of an answer they
-# read no more than where it ends, because every cycle they take is one the server does not have.
+# The clients are one process with an open connection each. Their requests are prepared in advance, and of a response
+# they parse only its length, because every CPU cycle of the clients is taken from the server.
 
 
 class Client:
-    """A connection that asks one thing after the other."""
+    """A connection that sends one request after another."""
 
     def __init__(self, port: int) -> None:
-        """Connect."""
+        """Connect to a port on loopback."""
         self.socket = socket.create_connection(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.begin, self.heard, self.length = 0.0, b"", 0
+        self.start, self.received, self.length = 0.0, b"", 0
 
-    def ask(self, request: bytes) -> None:
+    def send(self, request: bytes) -> None:
         """Send a request."""
-        self.heard, self.length = b"", 0
-        self.begin = time.perf_counter()
+        self.received, self.length = b"", 0
+        self.start = time.perf_counter()
         self.socket.sendall(request)
 
-    def hear(self) -> bool:
-        """Read what there is; whether the answer is complete."""
-        self.heard += self.socket.recv(1 << 16)
-        if not self.length and (end := self.heard.find(b"\r\n\r\n")) >= 0:
-            if not self.heard.startswith(b"HTTP/1.1 200"):
-                raise RuntimeError(f"a request was answered with {self.heard[:200]!r}")
-            told = next(each for each in self.heard[:end].lower().split(b"\r\n") if each.startswith(b"content-length"))
-            self.length = end + 4 + int(told.partition(b":")[2])
-        return 0 < self.length <= len(self.heard)
+    def receive(self) -> bool:
+        """Read what has arrived, and return whether the response is complete."""
+        self.received += self.socket.recv(1 << 16)
+        if not self.length and (end := self.received.find(b"\r\n\r\n")) >= 0:
+            if not self.received.startswith(b"HTTP/1.1 200"):
+                raise RuntimeError(f"the server responded with {self.received[:200]!r}")
+            headers = self.received[:end].lower().split(b"\r\n")
+            length = next(header for header in headers if header.startswith(b"content-length"))
+            self.length = end + 4 + int(length.partition(b":")[2])
+        return 0 < self.length <= len(self.received)
 
 
-def load_server(server: Server, lines: Sequence[str], clients: int, told: dict[str, Any]) -> Load:
-    """Lines a second, and milliseconds of each request, when so many clients ask."""
-    requests = [_request(line, told) for line in reversed(lines)]
-    selector, took = selectors.DefaultSelector(), list[float]()
-    theirs, own, begin = server.processor(), time.process_time(), time.perf_counter()
+def load_server(server: Server, lines: Sequence[str], clients: int, settings: dict[str, Any]) -> Load:
+    """Measure a server while several clients send requests."""
+    requests = [_request(line, settings) for line in reversed(lines)]
+    selector, latencies = selectors.DefaultSelector(), list[float]()
+    server_cpu, client_cpu, start = server.cpu_seconds(), time.process_time(), time.perf_counter()
     for _ in range(min(clients, len(requests))):
         client = Client(server.port)
         selector.register(client.socket, selectors.EVENT_READ, client)
-        client.ask(requests.pop())
-    while len(took) < len(lines):
+        client.send(requests.pop())
+    while len(latencies) < len(lines):
         for key, _ in selector.select():
             client = key.data
-            if client.hear():
-                took.append(1000 * (time.perf_counter() - client.begin))
+            if client.receive():
+                latencies.append(1000 * (time.perf_counter() - client.start))
                 if requests:
-                    client.ask(requests.pop())
-    wall, own = time.perf_counter() - begin, time.process_time() - own
+                    client.send(requests.pop())
+    wall, client_cpu = time.perf_counter() - start, time.process_time() - client_cpu
     for key in list(selector.get_map().values()):
         key.data.socket.close()
-    return Load(len(lines) / wall, took, (server.processor() - theirs) / len(lines), own / len(lines))
+    server_cpu = server.cpu_seconds() - server_cpu
+    return Load(len(lines) / wall, latencies, server_cpu / len(lines), client_cpu / len(lines))
 
 
-def _request(line: str, told: dict[str, Any]) -> bytes:
-    """A request as it goes over the wire."""
-    body = json.dumps({"source": line, **told}).encode()
+def _request(line: str, settings: dict[str, Any]) -> bytes:
+    """Return the bytes of a request."""
+    body = json.dumps({"source": line, **settings}).encode()
     head = (
         f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     )
     return f"{head}\r\n\r\n".encode() + body
 
 
-# The servers.
+# The servers
 
 
-def plain(run: str, fixed: bool) -> None:
-    """A server as one writes it first: FastAPI, and `generate` for each request."""
+def serve_plainly(run: str, fixed: bool) -> None:
+    """Serve with FastAPI and one call of `generate` per request."""
     import uvicorn
     from fastapi import FastAPI
     from pydantic import BaseModel
 
-    import decode as peers
+    from translation_contenders import hf_model
 
     bundle = load_bundle(run)
-    model = peers.hf_model(bundle.model).eval()
-    torch.set_num_threads(1)  # many requests run at a time; with more threads each, all were slower
+    model = hf_model(bundle.model).eval()
+    torch.set_num_threads(1)  # requests run in parallel; with more threads each, all were slower
     app = FastAPI()
 
-    class Asked(BaseModel):
+    class Request(BaseModel):
         source: str
 
     @app.post("/translate")
-    def translate(asked: Asked) -> dict[str, str]:
-        ids = [*bundle.tokenizers.source.encode(asked.source), END]
-        most = len(ids) - 1 + SPARE if fixed else 2 * len(ids) + SPARE
-        told: dict[str, Any] = {"max_new_tokens": most + 1}
+    def translate(request: Request) -> dict[str, str]:
+        ids = [*bundle.tokenizers["source"].encode(request.source), END]
+        most = len(ids) - 1 + EXTRA if fixed else 2 * len(ids) + EXTRA
+        limits: dict[str, Any] = {"max_new_tokens": most + 1}
         if fixed:
-            told["min_new_tokens"] = most + 1
+            limits["min_new_tokens"] = most + 1
         with torch.inference_mode():
-            said = model.generate(
-                torch.tensor([ids]), num_beams=bundle.recipe.decode.beam, do_sample=False, pad_token_id=PAD, **told
+            output = model.generate(
+                torch.tensor([ids]), num_beams=bundle.recipe.decode.beam, do_sample=False, pad_token_id=PAD, **limits
             )
-        kept = [each for each in said[0].tolist() if each not in (START, END, PAD)]
-        return {"text": bundle.tokenizers.target.decode(kept)}
+        kept = [number for number in output[0].tolist() if number not in (START, END, PAD)]
+        return {"text": bundle.tokenizers["target"].decode(kept)}
 
     config = uvicorn.Config(app, port=0, log_level="info", access_log=False)
     uvicorn.Server(config).run()
 
 
-# What is measured.
+# Measurements
 
 
 def offline(run: str, lines: Sequence[str]) -> Callable[[], tuple[float, float]]:
-    """Lines a second as `regard translate` has them, and seconds of processor time a line."""
-    translator = load(run, "cpu")
+    """Return a function that translates all lines in this process: lines per second, and CPU seconds per line."""
+    translator = load_translator(run, "cpu")
     translator.translate(lines[:32])
 
-    def once() -> tuple[float, float]:
-        begin, busy = time.perf_counter(), time.process_time()
+    def translate() -> tuple[float, float]:
+        start, cpu = time.perf_counter(), time.process_time()
         translator.translate(lines)
-        return len(lines) / (time.perf_counter() - begin), (time.process_time() - busy) / len(lines)
+        return len(lines) / (time.perf_counter() - start), (time.process_time() - cpu) / len(lines)
 
-    return once
+    return translate
 
 
 @dataclass(frozen=True)
-class Lone:
-    """What a line costs that is asked alone, in milliseconds: of the clock, and of the processor."""
+class SingleRequests:
+    """The wall and CPU milliseconds of each line that is translated alone, by the server and in this process."""
 
-    there: list[tuple[float, float]]
-    """Asked of the server."""
-    here: list[tuple[float, float]]
-    """Asked of the translator in this process."""
+    served: list[tuple[float, float]]
+    local: list[tuple[float, float]]
 
-    def table(self) -> dict[str, float]:
-        """The median of each, and that of what they differ by, line by line."""
-        pairs = [(one - other, busy - less) for (one, busy), (other, less) in zip(self.there, self.here, strict=True)]
-        found = dict[str, float]()
-        for name, each in (("there", self.there), ("here", self.here), ("apart", pairs)):
-            wall, busy = zip(*each, strict=True)
-            found |= {name: statistics.median(wall), f"{name}_processor": statistics.median(busy)}
-        return found
+    def medians(self) -> dict[str, float]:
+        """Return the medians of both, and of their difference line by line."""
+        pairs = zip(self.served, self.local, strict=True)
+        overhead = [(served[0] - local[0], served[1] - local[1]) for served, local in pairs]
+        medians = dict[str, float]()
+        for name, times in (("served", self.served), ("local", self.local), ("overhead", overhead)):
+            wall, cpu = zip(*times, strict=True)
+            medians |= {name: statistics.median(wall), f"{name}_cpu": statistics.median(cpu)}
+        return medians
 
 
-def alone(run: str, server: Server, lines: Sequence[str]) -> Lone:
-    """Ask one line at a time, each of both, over one connection that stays open.
+def single_requests(run: str, server: Server, lines: Sequence[str]) -> SingleRequests:
+    """Translate one line at a time, by the server over an open connection and in this process.
 
-    Both have the same engine, whose steps all threads share for a lone line while nobody else computes, and each waits
-    while the other works. Who is first changes from line to line.
+    Both have the same engine, in which all threads share the steps of a single line while the cores are idle, and each
+    waits while the other works. Their order alternates from line to line.
     """
-    translator, client = load(run, "cpu"), Client(server.port)
+    translator, client = load_translator(run, "cpu"), Client(server.port)
 
-    def here(line: str) -> tuple[float, float]:
-        busy, begin = time.process_time(), time.perf_counter()
+    def local(line: str) -> tuple[float, float]:
+        cpu, start = time.process_time(), time.perf_counter()
         translator.translate([line])
-        return 1000 * (time.perf_counter() - begin), 1000 * (time.process_time() - busy)
+        return 1000 * (time.perf_counter() - start), 1000 * (time.process_time() - cpu)
 
-    def there(line: str) -> tuple[float, float]:
-        busy = server.processor()
-        client.ask(_request(line, {}))
-        while not client.hear():
+    def served(line: str) -> tuple[float, float]:
+        cpu = server.cpu_seconds()
+        client.send(_request(line, {}))
+        while not client.receive():
             pass
-        return 1000 * (time.perf_counter() - client.begin), 1000 * (server.processor() - busy)
+        return 1000 * (time.perf_counter() - client.start), 1000 * (server.cpu_seconds() - cpu)
 
-    for line in lines[:WARM]:
-        here(line), there(line)
-    found = Lone([], [])
+    for line in lines[:WARM_UP]:
+        local(line), served(line)
+    requests = SingleRequests([], [])
     for number, line in enumerate(lines):
-        first, second = (found.there, there), (found.here, here)
-        for times, ask in (first, second) if number % 2 else (second, first):
-            times.append(ask(line))
+        first, second = (requests.served, served), (requests.local, local)
+        for times, translate in (first, second) if number % 2 else (second, first):
+            times.append(translate(line))
     client.socket.close()
-    return found
+    return requests
 
 
-def memory(run: str, lines: Sequence[str], requests: int) -> None:
-    """How memory goes over many requests; the first tenth is what a server needs to warm up."""
-    told, part = {"beam": 2, "max_length": 4}, max(1, requests // 10)
-    with served(ours(run)) as server:
+def watch_memory(run: str, lines: Sequence[str], requests: int) -> None:
+    """Print the memory of a server over many requests; the first tenth is its warm-up."""
+    settings, part = {"beam": 2, "max_length": 4}, max(1, requests // 10)
+    with served(server_command(run)) as server:
         for number in range(10):
             some = [lines[at % len(lines)] for at in range(number * part, (number + 1) * part)]
-            pace = load_server(server, some, 64, told).pace
-            print(f"  after {(number + 1) * part:>6,} requests  {server.memory():7.1f} MiB  {pace:7.1f} a second")
+            rate = load_server(server, some, 64, settings).rate
+            print(f"  after {(number + 1) * part:>6,} requests  {server.memory():7.1f} MiB  {rate:7.1f} lines/s")
 
 
-def ours(run: str) -> list[str]:
-    """The command that serves a run."""
+def server_command(run: str) -> list[str]:
+    """Return the command that serves a run."""
     return [sys.executable, "-m", "regard", "serve", run, "--port", "0", "--device", "cpu"]
 
 
-def compare(told: argparse.Namespace, run: str, lines: Sequence[str]) -> dict[str, Any]:
-    """All contenders in turns."""
-    theirs = [sys.executable, __file__, "--plain", run, *(["--fixed"] if told.run is None else [])]
+def compare(options: argparse.Namespace, run: str, lines: Sequence[str]) -> dict[str, Any]:
+    """Measure all contenders in turns."""
+    plain_command = [sys.executable, __file__, "--plain", run, *(["--fixed"] if options.run is None else [])]
     context = multiprocessing.get_context("spawn")
-    with served(ours(run)) as mine, served(theirs) as other, ProcessPoolExecutor(1, context) as clients:
+    with (
+        served(server_command(run)) as server,
+        served(plain_command) as plain_server,
+        ProcessPoolExecutor(1, context) as clients,
+    ):
 
-        def ask(server: Server, some: Sequence[str], many: int) -> Load:
-            return clients.submit(load_server, server, some, many, {}).result()
+        def load(server: Server, some: Sequence[str], count: int) -> Load:
+            return clients.submit(load_server, server, some, count, {}).result()
 
-        once = offline(run, lines)
-        ask(mine, lines[:64], told.clients)
-        ask(other, lines[:8], 8)
-        paces, found, peers = list[tuple[float, float]](), list[Load](), list[Load]()
-        for _ in range(told.rounds):
-            paces.append(once())
-            found.append(ask(mine, lines, told.clients))
-            peers.append(ask(other, lines[: told.plainly], told.clients))
-        plain_lone = statistics.median(ask(other, lines[: told.alone], 1).milliseconds)
-    # One process may have its weights where memory is quicker, by as much as is measured here: several are asked.
-    lone = Lone([], [])
-    for _ in range(told.starts):
-        with served(ours(run)) as mine:
-            each = alone(run, mine, lines[: told.alone])
-            lone.there.extend(each.there)
-            lone.here.extend(each.here)
-    pairs = list(zip(found, paces, strict=True))
-    ours_pace, their_pace = (statistics.median(each.pace for each in every) for every in (found, peers))
+        translate = offline(run, lines)
+        load(server, lines[:64], options.clients)
+        load(plain_server, lines[:8], 8)
+        local, loads, plain_loads = list[tuple[float, float]](), list[Load](), list[Load]()
+        for _ in range(options.rounds):
+            local.append(translate())
+            loads.append(load(server, lines, options.clients))
+            plain_loads.append(load(plain_server, lines[: options.plainly], options.clients))
+        plain_single = statistics.median(load(plain_server, lines[: options.alone], 1).milliseconds)
+    # The placement of the weights in memory changes the speed of a process by about as much as is measured here, so
+    # several processes are started.
+    single = SingleRequests([], [])
+    for _ in range(options.starts):
+        with served(server_command(run)) as server:
+            requests = single_requests(run, server, lines[: options.alone])
+            single.served.extend(requests.served)
+            single.local.extend(requests.local)
+    pairs = list(zip(loads, local, strict=True))
+    rate, plain_rate = (statistics.median(load.rate for load in every) for every in (loads, plain_loads))
     return {
-        "offline": statistics.median(pace for pace, _ in paces),
-        "served": ours_pace,
-        "plain": their_pace,
-        "of_offline": statistics.median(one.pace / pace for one, (pace, _) in pairs),
-        "of_offline_processor": statistics.median(busy / one.server for one, (_, busy) in pairs),
-        "client_processor": statistics.median(one.client / (one.client + one.server) for one in found),
-        "of_plain": ours_pace / their_pace,
-        "percentiles": [[each.percentile(share) for share in (0.5, 0.95, 0.99)] for each in (found[-1], peers[-1])],
-        "alone": {**lone.table(), "plain": plain_lone},
+        "offline": statistics.median(offline_rate for offline_rate, _ in local),
+        "served": rate,
+        "plain": plain_rate,
+        "of_offline": statistics.median(load.rate / offline_rate for load, (offline_rate, _) in pairs),
+        "of_offline_cpu": statistics.median(cpu / load.server_cpu for load, (_, cpu) in pairs),
+        "client_cpu": statistics.median(load.client_cpu / (load.client_cpu + load.server_cpu) for load in loads),
+        "of_plain": rate / plain_rate,
+        "percentiles": [
+            [percentile(load.milliseconds, share) for share in (0.5, 0.95, 0.99)]
+            for load in (loads[-1], plain_loads[-1])
+        ],
+        "single": {**single.medians(), "plain": plain_single},
     }
 
 
-def show(found: dict[str, Any]) -> None:
-    """What was found, for a reader."""
-    ours, theirs = ("  ".join(f"{each:8.0f}" for each in line) for line in found["percentiles"])
-    lone = found["alone"]
-    print("                          lines/s   p50 ms    p95 ms    p99 ms   one at a time, p50 ms")
-    print(f"offline                  {found['offline']:8.1f}  {'':30}{lone['here']:8.1f}")
-    print(f"regard serve             {found['served']:8.1f}  {ours}  {lone['there']:8.1f}")
-    print(f"FastAPI + HF generate    {found['plain']:8.1f}  {theirs}  {lone['plain']:8.1f}")
-    busy = found["of_offline_processor"]
-    print(f"served / offline {found['of_offline']:.2f} ({busy:.2f} by processor time of the server alone)")
-    print(f"the clients took {found['client_processor']:.1%} of the processor time of both")
-    print(f"served / plain {found['of_plain']:.2f}")
+def print_results(results: dict[str, Any]) -> None:
+    """Print the results as a table."""
+    ours, plain = ("  ".join(f"{latency:8.0f}" for latency in row) for row in results["percentiles"])
+    single = results["single"]
+    print("                          lines/s   p50 ms    p95 ms    p99 ms   single, p50 ms")
+    print(f"offline                  {results['offline']:8.1f}  {'':30}{single['local']:8.1f}")
+    print(f"regard serve             {results['served']:8.1f}  {ours}  {single['served']:8.1f}")
+    print(f"FastAPI + HF generate    {results['plain']:8.1f}  {plain}  {single['plain']:8.1f}")
+    cpu = results["of_offline_cpu"]
+    print(f"served / offline {results['of_offline']:.2f} ({cpu:.2f} by the CPU time of the server alone)")
+    print(f"the clients used {results['client_cpu']:.1%} of the CPU time of server and clients")
+    print(f"served / plain {results['of_plain']:.2f}")
     print(
-        f"a lone request takes {lone['apart']:+.1f} ms beside the call in this process, the median of pairs; of the "
-        f"processor {lone['there_processor']:.1f} beside {lone['here_processor']:.1f}, {lone['apart_processor']:+.1f}"
+        f"a single request takes {single['overhead']:+.1f} ms more than the call in this process (median of pairs); "
+        f"CPU time {single['served_cpu']:.1f} ms against {single['local_cpu']:.1f} ms, {single['overhead_cpu']:+.1f} ms"
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", help="a trained run; random weights if not told")
-    parser.add_argument("--source", help="lines to translate; phrasebook lines if not told")
-    parser.add_argument("--size", default="base", help="of random weights")
-    parser.add_argument("--beam", type=int, default=5, help="of random weights")
+    parser.add_argument("--run", help="a trained run; default: random weights")
+    parser.add_argument("--source", help="a file of lines; default: the phrasebook")
+    parser.add_argument("--size", default="base", help="for random weights")
+    parser.add_argument("--beam", type=int, default=5, help="for random weights")
     parser.add_argument("--requests", type=int, default=512)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--alone", type=int, default=40, help="lines asked one at a time")
-    parser.add_argument("--starts", type=int, default=3, help="servers and translators started to be asked so")
-    parser.add_argument("--plainly", type=int, default=64, help="lines a plain server is asked in a round")
-    parser.add_argument("--memory", type=int, default=0, help="requests over which memory is watched, and nothing else")
+    parser.add_argument("--alone", type=int, default=40, help="number of single requests")
+    parser.add_argument("--starts", type=int, default=3, help="number of servers started for single requests")
+    parser.add_argument("--plainly", type=int, default=64, help="lines per round for the plain server")
+    parser.add_argument("--memory", type=int, default=0, help="only print the memory over this number of requests")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--plain", help=argparse.SUPPRESS)
     parser.add_argument("--fixed", action="store_true", help=argparse.SUPPRESS)
-    told = parser.parse_args()
-    if told.plain:
-        plain(told.plain, told.fixed)
+    options = parser.parse_args()
+    if options.plain:
+        serve_plainly(options.plain, options.fixed)
         return
-    source = (line for part in read_lines(Path(told.source)) for line in part) if told.source else None
-    lines = list(islice(source or (each.source for each in phrases("de", "test", told.requests)), told.requests))
+    source = (line for part in read_lines(Path(options.source)) for line in part) if options.source else None
+    lines = list(
+        islice(source or (phrase.source for phrase in phrases("de", "test", options.requests)), options.requests)
+    )
     with tempfile.TemporaryDirectory() as folder:
-        if told.run is None:
-            make_run(Path(folder), told.size, told.beam, longest=1.0)
-        if told.memory:
-            memory(told.run or folder, lines, told.memory)
+        if options.run is None:
+            make_run(Path(folder), options.size, options.beam, longest=1.0)
+        if options.memory:
+            watch_memory(options.run or folder, lines, options.memory)
             return
-        found = compare(told, told.run or folder, lines)
-    print(json.dumps(found)) if told.json else show(found)
+        results = compare(options, options.run or folder, lines)
+    print(json.dumps(results)) if options.json else print_results(results)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What every test may ask for."""
+"""Fixtures and settings for all tests."""
 
 import os
 from pathlib import Path
@@ -11,83 +11,111 @@ from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Every call into the layers and models is held to the shapes of its signature; so before anything imports them.
-# Of the search, only what handles tensors: its options are drawn by hypothesis, where checks that draw too are refused.
-SEARCH = ("choose", "constraints", "forbid", "live", "penalty", "sample", "search", "topk", "trellis")
+# Check the shapes in the signatures of layers and models at every call. The hook must come before their import. In
+# `decode` only modules that handle tensors are checked: hypothesis draws its options and refuses checks that draw too.
+SEARCH = ["beams", "candidates", "constraints", "greedy", "incremental", "ranking", "rules", "sampling", "search"]
+SEARCH += ["static_search", "topk", "trellis"]
 NN = [f"regard.nn.{each.stem}" for each in (ROOT / "src/regard/nn").iterdir() if each.stem not in ("cuda", "__init__")]
-# Kernels are Triton's to read: it would look for their names where the checks come from.
+# Not the kernels: Triton would look up their names in the module of the checks.
 CHECKED = [*NN, "regard.models", *(f"regard.decode.{name}" for name in SEARCH)]
 install_import_hook(CHECKED, "beartype.beartype")
 
-# The tensors are tiny: a second thread only waits for the first, and on busy cores it waits long.
+# The tensors are tiny: a second thread would only wait for the first.
 torch.set_num_threads(1)
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # and so in processes that tests start
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # also in processes that tests start
 
-# Two shared cores are slow at times; a law is broken by its example, never by the clock.
-settings.register_profile("regard", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+# No deadlines: shared cores are slow at times. `make sweep` tries ten times as many examples.
+for profile, examples in (("regard", 30), ("sweep", 300)):
+    settings.register_profile(
+        profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples
+    )
 settings.load_profile("regard")
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Real corpora, where this machine has them."""
+    """Return the folder of real corpora; skip the test if there is none."""
     folder = Path(os.environ.get("REGARD_DATA", ROOT.parent / "shared" / "data"))
     if not folder.is_dir():
-        pytest.skip("no real corpora here; REGARD_DATA names their folder")
+        pytest.skip("no real corpora; set REGARD_DATA to their folder")
     return folder
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or writes the user's own cache."""
+    """Give each test a cache of its own, so that none uses the user's."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """One cache for tests that read the same few corpora."""
+    """Return a cache for tests that read the same corpora."""
     return str(tmp_path_factory.mktemp("shared-cache"))
 
 
 @pytest.fixture
 def shared_cache(cache: str, monkeypatch: pytest.MonkeyPatch, own_cache: None) -> None:
-    """What is made from text is made once for all tests that ask for this."""
+    """Share vocabularies and stores between the tests that use this fixture."""
     monkeypatch.setenv("REGARD_CACHE", cache)
 
 
 @pytest.fixture(scope="session")
 def memorised(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that knows twenty German sentences by heart, which takes seconds to learn."""
-    return learned_by_heart(tmp_path_factory.mktemp("runs") / "memorised", "de")
+    """Return the folder of a translation run that has memorised twenty German sentences."""
+    return train_memorised(tmp_path_factory.mktemp("runs") / "memorised", "de")
 
 
-def learned_by_heart(folder: Path, to: str) -> Path:
-    """Twenty sentences of a language, learned until they are known."""
+@pytest.fixture(scope="session")
+def memorised_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a language model that has memorised twenty English sentences."""
     from regard.bundle import save_bundle
-    from regard.data.example import Rows, prepare
+    from regard.data.fields import with_tokenizers
     from regard.data.phrasebook import phrases
-    from regard.models.build import build
     from regard.recipe import load
+    from regard.tasks.language_model import LanguageModelBatch, LanguageModelTask
+    from regard.text import Tokenizer, Tokenizers, TokenizerSettings
+
+    recipe = load(ROOT / "tests" / "memorised.toml", ["task=language_model"])
+    sentences = [phrase.source for phrase in phrases("de", "train", 20)]
+    tokenizer = Tokenizer.learn(sentences, recipe.text.size, TokenizerSettings(multiline=True))
+    fields = with_tokenizers(Tokenizers({"text": tokenizer}))
+    task = LanguageModelTask(recipe)
+    torch.manual_seed(1)
+    model = task.build(fields.sizes)
+    batch = task.collate({"text": fields["text"].encode(sentences)}, np.arange(len(sentences)))
+    assert isinstance(batch, LanguageModelBatch)
+    optimiser = torch.optim.Adam(model.parameters(), 5e-3)
+    for _ in range(80):
+        optimiser.zero_grad()
+        torch.autograd.backward(torch.nn.functional.cross_entropy(model(batch.tokens), batch.labels_N))
+        optimiser.step()
+    folder = tmp_path_factory.mktemp("runs") / "memorised-text"
+    save_bundle(folder, recipe, fields, model, {})
+    return folder
+
+
+def train_memorised(folder: Path, to: str) -> Path:
+    """Train a model on twenty sentences until it knows them, and return its folder."""
+    from regard.bundle import save_bundle
+    from regard.data.fields import with_tokenizers
+    from regard.data.phrasebook import phrases
+    from regard.recipe import load
+    from regard.tasks.translation import TranslationTask
     from regard.text import Tokenizers
 
     recipe = load(ROOT / "tests" / "memorised.toml", [f"data.{each}.to={to}" for each in ("train.0", "valid", "test")])
     pairs = [(phrase.source, phrase.target) for phrase in phrases(to, "train", 20)]
-    tokenizers = Tokenizers.learn(pairs, size=recipe.text.size, symbols=recipe.text.symbols)
+    fields = with_tokenizers(Tokenizers.learn(pairs, size=recipe.text.size, symbols=recipe.text.symbols))
+    task = TranslationTask(recipe)
     torch.manual_seed(1)
-    model = build(recipe.model, len(tokenizers.source), len(tokenizers.target))
-    source, target = (
-        Rows(*tokenizer.encode_batch(lines))
-        for tokenizer, lines in (
-            (tokenizers.source, [source for source, _ in pairs]),
-            (tokenizers.target, [target for _, target in pairs]),
-        )
-    )
-    batch = prepare(source, target, np.arange(len(pairs)))
+    model = task.build(fields.sizes)
+    columns = dict(zip(fields, zip(*pairs, strict=True), strict=True))
+    batch = task.collate({name: fields[name].encode(columns[name]) for name in fields}, np.arange(len(pairs)))
     optimiser = torch.optim.Adam(model.parameters(), 5e-3)
     for _ in range(60):
         optimiser.zero_grad()
         logits_NV = model(batch.source, batch.target)
         torch.autograd.backward(torch.nn.functional.cross_entropy(logits_NV, batch.labels_N, label_smoothing=0.1))
         optimiser.step()
-    save_bundle(folder, recipe, tokenizers, model, {})
+    save_bundle(folder, recipe, fields, model, {})
     return folder

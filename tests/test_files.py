@@ -1,4 +1,4 @@
-"""What is a line, and what happens to a file that has none."""
+"""How files are split into lines, and which files are errors."""
 
 import gzip
 import random
@@ -24,7 +24,7 @@ def lines_of(path: Path, block: int = 1 << 20) -> list[str]:
     return [line for lines in read_lines(path, block=block) for line in lines]
 
 
-def lines_or_complaint(path: Path, block: int = 1 << 20) -> list[str] | str:
+def lines_or_error(path: Path, block: int = 1 << 20) -> list[str] | str:
     try:
         return lines_of(path, block)
     except ValueError as error:
@@ -39,7 +39,7 @@ def lines_or_complaint(path: Path, block: int = 1 << 20) -> list[str] | str:
     block=st.integers(1, 50),
     name=st.sampled_from(["a", "a.gz"]),
 )
-def test_lines_written_are_lines_read(
+def test_written_lines_are_read_back(
     tmp_path_factory: pytest.TempPathFactory,
     lines: list[str],
     end: str,
@@ -68,7 +68,7 @@ def test_a_carriage_return_is_part_of_the_line_end_only_before_a_newline(tmp_pat
     assert lines_of(written(tmp_path, b"a\r\nb\r\r\nc\rd\ne\r")) == ["a", "b\r", "c\rd", "e\r"]
 
 
-def test_gzip_is_known_by_its_first_bytes_too(tmp_path: Path) -> None:
+def test_gzip_is_recognised_by_its_first_bytes_too(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
     assert lines_of(path) == ["one", "two"]
@@ -80,12 +80,12 @@ def test_an_empty_file_has_no_lines(tmp_path: Path, name: str) -> None:
     assert lines_of(tmp_path / name) == []
 
 
-def test_lines_of_a_megabyte_come_whole(tmp_path: Path) -> None:
+def test_lines_of_a_megabyte_are_read(tmp_path: Path) -> None:
     lines = ["ä" * 1_000_000, "", "b" * 1_000_000, "c"]
     assert lines_of(written(tmp_path, "\n".join(lines).encode())) == lines
 
 
-def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
+def test_an_endless_line_is_an_error_before_it_fills_memory(tmp_path: Path) -> None:
     path = tmp_path / "zeros"
     with path.open("wb") as file:
         file.truncate(2 * LONGEST_LINE)
@@ -94,13 +94,13 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path
 
 
 @pytest.mark.parametrize("block", [4, 7, 1 << 20])
-def test_broken_utf8_is_an_error_with_file_line_and_byte(tmp_path: Path, block: int) -> None:
+def test_invalid_utf8_is_an_error_with_file_line_and_byte(tmp_path: Path, block: int) -> None:
     path = written(tmp_path, "gut\nsch\u00f6n\n".encode() + b"ros\xe9 wein\nrest\n")
     with pytest.raises(ValueError, match=r"text, line 3: byte 4 \(0xe9\) is not UTF-8 .*iconv"):
         lines_of(path, block)
 
 
-def test_a_surrogate_in_utf8_is_broken_utf8(tmp_path: Path) -> None:
+def test_a_surrogate_is_invalid_utf8(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"line 2: byte 2 \(0xed\)"):
         lines_of(written(tmp_path, b"a\nb\xed\xa0\x80\n"))
 
@@ -111,16 +111,16 @@ def test_utf16_is_recognised(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 5, 40, 100, -1, -9])
-def test_a_gzip_file_cut_short_is_an_error_with_its_name(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_gzip_file_is_an_error_with_its_name(tmp_path: Path, cut: int) -> None:
     whole = gzip.compress(random.Random(1).randbytes(1000).hex().encode())
     path = tmp_path / "text.gz"
     path.write_bytes(whole[:cut])
-    with pytest.raises(ValueError, match=r"text\.gz is not a whole gzip file"):
+    with pytest.raises(ValueError, match=r"text\.gz is not a complete gzip file"):
         lines_of(path)
 
 
 @given(data=st.data())
-def test_a_damaged_gzip_file_is_read_right_or_refused(
+def test_a_damaged_gzip_file_is_read_correctly_or_is_an_error(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     text = random.Random(2).randbytes(300).hex()
@@ -128,14 +128,14 @@ def test_a_damaged_gzip_file_is_read_right_or_refused(
     whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
     path = tmp_path_factory.mktemp("gz") / "text.gz"
     path.write_bytes(whole)
-    found = lines_or_complaint(path)
+    found = lines_or_error(path)
     assert str(path) in found if isinstance(found, str) else found == [text]
 
 
 @given(data=st.binary())
-def test_random_bytes_are_read_as_utf8_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_random_bytes_are_read_as_utf8_or_are_an_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = written(tmp_path_factory.mktemp("bytes"), data)
-    found = lines_or_complaint(path, 5)
+    found = lines_or_error(path, 5)
     if isinstance(found, str):
         assert str(path) in found
     else:

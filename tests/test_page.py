@@ -1,4 +1,4 @@
-"""The hook that builds the explorer: when it does something, what it asks for, and what it says when it cannot."""
+"""The build hook of the explorer: when it builds, what it requires, and its errors."""
 
 import gzip
 import os
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hatch_build import (
     BUILT,
-    MADE,
+    NODE_WHEEL,
+    OUTPUTS,
     SKIP,
     STAMP,
-    WHEEL,
     PageHook,
     build,
     fingerprint,
@@ -30,7 +30,7 @@ MOST = 300_000
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A project with sources of a page that nobody has built yet."""
+    """A project with sources of a page that has not been built yet."""
     web = tmp_path / "web"
     (web / "node_modules").mkdir(parents=True)
     for name in ("package.json", "package-lock.json", "index.html"):
@@ -39,7 +39,7 @@ def clone(tmp_path: Path) -> Path:
 
 
 def pretend_built(clone: Path) -> None:
-    for name in MADE:
+    for name in OUTPUTS:
         path = clone / BUILT / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("", encoding="utf-8")
@@ -47,7 +47,7 @@ def pretend_built(clone: Path) -> None:
 
 
 def programs(folder: Path, node: str, npm: str = "exit 0") -> str:
-    """A folder with a Node and an npm that do as told, as the only one on the path."""
+    """A folder with a Node and an npm that run these commands, as the only ones on the path."""
     folder.mkdir(exist_ok=True)
     for name, body in (("node", node), ("npm", npm)):
         (folder / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
@@ -56,7 +56,7 @@ def programs(folder: Path, node: str, npm: str = "exit 0") -> str:
 
 
 def hook(root: Path) -> PageHook:
-    nothing: Any = None  # a hook is told more than this one asks
+    nothing: Any = None  # this hook does not use these arguments
     return PageHook(str(root), {}, nothing, nothing, str(root), "wheel")
 
 
@@ -86,9 +86,9 @@ def test_node_is_asked_for_only_where_there_is_none(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    assert hook(clone).dependencies() == [WHEEL]
+    assert hook(clone).dependencies() == [NODE_WHEEL]
     monkeypatch.setenv("PATH", programs(tmp_path / "old", "echo v18.19.0"))
-    assert hook(clone).dependencies() == [WHEEL]
+    assert hook(clone).dependencies() == [NODE_WHEEL]
     monkeypatch.setenv("PATH", programs(tmp_path / "new", "echo v20.19.0"))
     assert hook(clone).dependencies() == []
     assert machine_node() == tmp_path / "new" / "node"
@@ -100,16 +100,16 @@ def test_node_is_asked_for_only_where_there_is_none(
 def test_a_build_installs_by_the_lock_file_then_builds(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = tmp_path / "said"
-    monkeypatch.setenv("PATH", programs(tmp_path / "new", "echo v22.1.0", f'echo "$1 $2" >> {said}'))
+    calls = tmp_path / "calls"
+    monkeypatch.setenv("PATH", programs(tmp_path / "new", "echo v22.1.0", f'echo "$1 $2" >> {calls}'))
     (clone / BUILT).mkdir(parents=True)
     build(clone)
-    assert said.read_text().splitlines() == ["ci --no-audit", "run build"]
+    assert calls.read_text().splitlines() == ["ci --no-audit", "run build"]
     note = clone / "web" / "node_modules" / ".package-lock.json"
     note.write_text("{}", encoding="utf-8")
     os.utime(note, (2e9, 2e9))
     build(clone)
-    assert said.read_text().splitlines()[2:] == ["run build"]
+    assert calls.read_text().splitlines()[2:] == ["run build"]
     assert (clone / BUILT / STAMP).read_text().strip() == fingerprint(clone / "web")
 
 
@@ -117,7 +117,9 @@ def test_a_build_that_fails_says_why_and_how_to_do_without(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", programs(tmp_path / "new", "echo v22.1.0", "echo no network >&2; exit 7"))
-    with pytest.raises(RuntimeError, match=rf"npm ci --no-audit in .* failed \(7\).*set {SKIP}=1(.|\n)*no network"):
+    with pytest.raises(
+        RuntimeError, match=rf"npm ci --no-audit in .* failed with exit code 7; .*set {SKIP}=1(.|\n)*no network"
+    ):
         build(clone)
     monkeypatch.setenv(SKIP, "1")
     assert not is_stale(clone)
@@ -127,7 +129,7 @@ def test_without_any_node_the_remedies_are_named(clone: Path, tmp_path: Path, mo
     if wheel_node() is not None:
         pytest.skip("Node is installed here as a wheel")
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    with pytest.raises(RuntimeError, match=r"no Node 20\.19 or newer here; install it, let pip isolate the build"):
+    with pytest.raises(RuntimeError, match=r"no Node 20\.19 or newer; install it, let pip isolate the build"):
         build(clone)
 
 
@@ -149,7 +151,7 @@ def test_the_page_is_small_enough_to_come_at_once(page: Path) -> None:
 
 
 def test_wheel_and_sdist_hold_the_page(page: Path) -> None:
-    made = {f"src/regard/web/{name}" for name in MADE}
+    made = {f"src/regard/web/{name}" for name in OUTPUTS}
     for builder in (WheelBuilder(str(ROOT)), SdistBuilder(str(ROOT))):
         with builder.config.set_build_data({"artifacts": [], "force_include": {}, "build_hooks": ()}):
             found = {each.relative_path for each in builder.recurse_included_files()}

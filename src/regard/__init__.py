@@ -1,8 +1,8 @@
-"""regard: attention you can train, see and ship.
+"""regard: train, inspect and serve attention models.
 
 translator = regard.load("runs/phrasebook")
 translator("I can go alone").text
-with regard.recording(translator.model, "decoder.*.cross.weights") as seen: ...
+with regard.recording(translator.model, "decoder.*.cross.weights") as recorded: ...
 """
 
 from typing import TYPE_CHECKING
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from regard.drawing import figure
     from regard.nn.tap import recording, replacing
     from regard.notebook import look
-    from regard.translator import load
+    from regard.tasks import load
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "figure", "load", "look", "recording", "replacing"]
 
 
 def __getattr__(name: str) -> object:
-    """What needs torch is imported when it is asked for, so that `import regard` takes no time."""
+    """Import what needs torch on first use, so that `import regard` is fast."""
     if name == "load":
-        from regard.translator import load
+        from regard.tasks import load
 
         return load
     if name == "figure":

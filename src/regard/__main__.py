@@ -1,4 +1,4 @@
-"""`python -m regard` is `regard`."""
+"""Run the command line: `python -m regard` equals `regard`."""
 
 from regard.cli import main
 

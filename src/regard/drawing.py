@@ -1,6 +1,6 @@
-"""What `regard.figure` is: a figure of a trained model or of its run, by the name of its kind.
+"""Draw a figure of a trained model or of its training: `regard.figure`.
 
-Pictures of a model are made in `analysis`, those of its training in `train`, which know nothing of each other.
+Figures of a model come from `explore`, figures of its training from `train`; the two do not import each other.
 """
 
 from pathlib import Path
@@ -8,29 +8,34 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from regard.analysis import figures
-from regard.analysis.view import View
-from regard.train.journal import LOG, read
-from regard.train.pictures import learning_curves
-from regard.translator import Translator, load
+from regard.explore import figures
+from regard.explore.adapters import Predictor
+from regard.explore.figure_data import FigureOptions
+from regard.tasks import load
+from regard.train.report.curves import learning_curves
+from regard.train.report.log import LOG, read_log
 
 KINDS = (*figures.KINDS, "curves")
 
 
-def figure(of: Translator | str | Path, sentence: str = "", kind: str = "alignment", **told: Any) -> Figure:
-    """A figure of a translator, or of the run in a folder: alignment, lines, heads, positions, beam or curves.
+def figure(model: Predictor | str | Path, text: str = "", kind: str = "alignment", **options: Any) -> Figure:
+    """Draw a figure of a trained model, or of a run in a folder.
 
-    Options go by their names, such as `layer=1, heads=[0], words=False`: see `regard.analysis.view.View`. Curves are
-    drawn from a run's log, so they need its folder; other kinds load the model if a folder is given.
+    Args:
+        model: What `regard.load` returns, or the folder of a run. Curves are drawn from the log in the folder.
+        text: The source sentence of a translator, or the prompt of a language model.
+        kind: alignment, lines, heads, positions, beam or curves.
+        options: Fields of `regard.explore.figure_data.FigureOptions`, such as `layer=1, heads=[0], words=False`.
+
+    Example:
+        >>> figure = regard.figure("runs/phrasebook", "I can go alone", layer=1, heads=[0])
     """
     figures.check_kind(kind, KINDS)
     if kind != "curves":
-        return figures.figure(of if isinstance(of, Translator) else load(of), sentence, kind, **told)
-    if isinstance(of, Translator):
-        raise ValueError("curves are drawn from a run's log, which a loaded model has not; give the folder of the run")
-    drawn = learning_curves(read(Path(of)), View().told(**told).title)
-    if drawn is None:
-        raise ValueError(
-            f"{Path(of) / LOG} tells of no step yet, so there are no curves; draw them when training has begun"
-        )
-    return drawn
+        return figures.figure(load(model) if isinstance(model, str | Path) else model, text, kind, **options)
+    if not isinstance(model, str | Path):
+        raise ValueError("curves are drawn from a run's log; give the folder of the run instead of a loaded model")
+    curves = learning_curves(read_log(Path(model)), FigureOptions().updated(**options).title)
+    if curves is None:
+        raise ValueError(f"{Path(model) / LOG} has no training step yet, so there are no curves to draw")
+    return curves

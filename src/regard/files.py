@@ -1,12 +1,12 @@
-"""Files read as lines, in blocks, and files written whole or not at all.
+"""Read files as lines, block by block, and write files atomically.
 
-What counts as a line is the same everywhere:
+All files are read by the same rules:
 
-- Text is UTF-8, strictly. A byte-order mark at the start of the file is dropped.
-- A line ends at `\\n` or `\\r\\n` and nowhere else. A lone `\\r`, a form feed, U+0085, U+2028, NUL and every other
-  control character are text like any other; the tokenizer decides what becomes of them.
-- The last line may lack its end. An empty file has no lines.
-- A file is taken as gzip when its name ends in `.gz` or its first two bytes say so (no UTF-8 text starts like that).
+- Text is strict UTF-8. A byte-order mark at the start of the file is dropped.
+- A line ends at `\\n` or `\\r\\n` only. A lone `\\r`, a form feed, U+0085, U+2028, NUL and all other control characters
+  are part of the text; the tokenizer decides what becomes of them.
+- The last line may lack its line end. An empty file has no lines.
+- A file is gzip if its name ends in `.gz` or its first two bytes are those of gzip, with which no UTF-8 text begins.
 """
 
 import gzip
@@ -20,7 +20,7 @@ from typing import BinaryIO, cast
 
 BLOCK = 1 << 20
 LONGEST_LINE = 1 << 26
-"""Bytes a line may have; a text file with a longer one is not a text file."""
+"""Maximal bytes of a line; a file with a longer line is not a text file."""
 
 _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
@@ -31,21 +31,30 @@ def read_lines(
     stream: BinaryIO | None = None,
     *,
     block: int = BLOCK,
-    broken: Callable[[str], None] | None = None,
+    on_invalid: Callable[[str], None] | None = None,
 ) -> Iterator[list[str]]:
-    """The lines of a file without their ends, in lists that together span about `block` bytes each.
+    """Yield the lines of a file without their ends, in lists of about `block` bytes.
 
-    Memory holds a block of the file, never the file. Where a `stream` is given, such as standard input, `path` only
-    names it. Where `broken` is given, it is told of bytes that are not UTF-8, and they become U+FFFD.
+    Memory holds one block of the file at a time.
+
+    Args:
+        path: The file to read, or the name of `stream` in messages.
+        stream: An open stream to read instead, such as standard input.
+        block: Bytes to read at a time.
+        on_invalid: Called with a message about bytes that are not UTF-8, which then become U+FFFD. By default they
+            raise an error.
+
+    Raises:
+        ValueError: If the file is not UTF-8, not a complete gzip file, or has a line longer than `LONGEST_LINE`.
     """
     before = 0
     for data in _whole_lines(path, stream, block):
         try:
             text = _decode(path, data, before)
         except ValueError as error:
-            if broken is None:
+            if on_invalid is None:
                 raise
-            broken(str(error))
+            on_invalid(str(error))
             text = data.decode("utf-8", errors="replace")
         lines = text.split("\n")
         lines.pop()
@@ -55,8 +64,14 @@ def read_lines(
         yield lines
 
 
+def read_text(path: Path) -> str:
+    """Return the whole text of a file, with `\\n` for each line end."""
+    data = b"".join(_blocks(path, BLOCK)).removeprefix(_BOM)
+    return _decode(path, data, 0).replace("\r\n", "\n")
+
+
 def _whole_lines(path: Path, stream: BinaryIO | None, block: int) -> Iterator[bytes]:
-    """Blocks of bytes that end where a line ends; a missing final newline is added."""
+    """Yield blocks of bytes that end at a line end; a missing final line end is added."""
     parts: list[bytes] = []
     held = 0
     for number, data in enumerate(_blocks(path, block) if stream is None else iter(lambda: stream.read(block), b"")):
@@ -69,66 +84,66 @@ def _whole_lines(path: Path, stream: BinaryIO | None, block: int) -> Iterator[by
         held += len(fresh) - end
         if held > LONGEST_LINE:
             raise ValueError(
-                f"{path} has a line of more than {LONGEST_LINE >> 20} MiB. "
-                "Is it a text file, with line ends of \\n or \\r\\n?"
+                f"{path} has a line of more than {LONGEST_LINE >> 20} MiB; "
+                "check that it is a text file with line ends \\n or \\r\\n"
             )
     if held:
-        # A final `\r` belongs to a line end only when `\n` follows it, which here it does not.
+        # A final `\r` is part of a line end only before `\n`. Here it is text, which "\r\n" protects from being cut.
         rest = b"".join(parts)
         yield rest + (b"\r\n" if rest.endswith(b"\r") else b"\n")
 
 
 def _blocks(path: Path, size: int) -> Iterator[bytes]:
-    """The file's bytes, unpacked if they are gzip, in blocks of `size` or a byte-order mark."""
+    """Yield the bytes of a file, decompressed if it is gzip, in blocks long enough for a byte-order mark."""
     with path.open("rb") as raw:
-        packed = raw.read(2) == _GZIP or path.name.endswith(".gz")
+        compressed = raw.read(2) == _GZIP or path.name.endswith(".gz")
         raw.seek(0)
-        file = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if packed else raw
+        file = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if compressed else raw
         try:
             while data := file.read(max(size, len(_BOM))):
                 yield data
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ValueError(
-                f"{path} is not a whole gzip file: {error}. Fetch it again, or see what 'gzip -t' says of it."
+                f"{path} is not a complete gzip file: {error}. Download it again, or check it with 'gzip -t'."
             ) from error
 
 
 def _decode(path: Path, data: bytes, before: int) -> str:
-    """The block as text; `before` lines stood in front of it, for the message if it is not UTF-8."""
+    """Decode a block as UTF-8; an error names the line, given the number of lines `before` the block."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = before + data.count(b"\n", 0, error.start) + 1
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
-        wide = before == 0 and data.startswith((b"\xff\xfe", b"\xfe\xff"))
-        name = "UTF-16" if wide else "LATIN1"
+        utf16 = before == 0 and data.startswith((b"\xff\xfe", b"\xfe\xff"))
+        encoding = "UTF-16" if utf16 else "LATIN1"
         raise ValueError(
             f"{path}, line {line}: byte {column} (0x{data[error.start]:02x}) is not UTF-8 ({error.reason}). "
-            f"Convert the file from its own encoding, such as: iconv -f {name} -t UTF-8"
+            f"Convert the file from its own encoding, such as: iconv -f {encoding} -t UTF-8"
         ) from error
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    with writing_whole(path) as scratch:
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that it appears complete or not at all."""
+    with atomic_write(path) as scratch:
         scratch.write_bytes(data)
 
 
 @contextmanager
-def writing_whole(path: Path) -> Iterator[Path]:
-    """A scratch file to write to, which becomes the file at `path` when the context ends well, and else vanishes."""
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Yield a scratch file that replaces `path` when the context ends, or is deleted if it fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
         yield scratch
-        settle(scratch)
+        fsync_path(scratch)
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)
 
 
-def settle(path: Path) -> None:
-    """Wait until a file's contents, or a folder's names, have reached the disk."""
+def fsync_path(path: Path) -> None:
+    """Wait until a file's contents, or a directory's entries, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

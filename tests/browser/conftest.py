@@ -1,4 +1,4 @@
-"""A real Chromium before a real server, and nothing between them but localhost."""
+"""Run a real Chromium against a real server on localhost."""
 
 import re
 import shutil
@@ -11,22 +11,24 @@ from typing import Any
 
 import pytest
 import uvicorn
-from tests.conftest import ROOT, learned_by_heart
+from tests.conftest import ROOT, train_memorised
 
-from regard.analysis.look import about
-from regard.bundle import load_bundle
-from regard.serve.look import Known, make_look_app, page_folder
-from regard.serve.settings import Settings
-from regard.translator import Translator
+from regard.explore import model_info
+from regard.recipe import load as load_recipe
+from regard.run_files import RECIPE
+from regard.serve.explorer import make_explorer_app, page_folder
+from regard.serve.explorer_models import LoadedModels
+from regard.serve.settings import ServerSettings
+from regard.tasks import load
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed; it is in the extra dev")
 
 Page, Browser = playwright.Page, playwright.Browser
 
 PICTURES = ROOT / "build" / "browser"
-"""Where every test leaves what it saw at its end."""
+"""Folder of the screenshots that every test takes at its end."""
 PATIENCE = 60_000
-"""Milliseconds that something may take to appear, on cores that others use too."""
+"""Milliseconds to wait for something to appear, also on a busy machine."""
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -39,7 +41,7 @@ FLAGS = (
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """Chromium with an empty profile."""
+    """Start Chromium with an empty profile."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
     found = next((path for path in map(shutil.which, names) if path), None)
     if found is None:
@@ -52,28 +54,24 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def memorised_arabic(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that knows twenty Arabic sentences by heart."""
-    return learned_by_heart(tmp_path_factory.mktemp("runs") / "arabic", "ar")
+    """Return the folder of a run that has memorised twenty Arabic sentences."""
+    return train_memorised(tmp_path_factory.mktemp("runs") / "arabic", "ar")
 
 
 @pytest.fixture(scope="session")
-def models(memorised: Path, memorised_arabic: Path) -> Known:
-    """A German and an Arabic model that know twenty sentences each."""
+def models(memorised: Path, memorised_arabic: Path, memorised_text: Path) -> LoadedModels:
+    """Load two translators and a language model that have memorised twenty sentences each."""
     if not (page_folder() / "index.html").is_file():
         pytest.skip("the page is not built here")
-    return {"german": _opened(memorised), "arabic": _opened(memorised_arabic)}
-
-
-def _opened(run: Path) -> tuple[Translator, Any]:
-    bundle = load_bundle(run)
-    return Translator.from_bundle(bundle), about(bundle.recipe)
+    runs = {"german": memorised, "arabic": memorised_arabic, "english": memorised_text}
+    return {name: (load(run, "cpu"), model_info(load_recipe(run / RECIPE))) for name, run in runs.items()}
 
 
 @contextmanager
-def serving(models: Known, port: int = 0) -> Iterator[str]:
-    """A server of its own, as long as the context lasts."""
+def serving(models: LoadedModels, port: int = 0) -> Iterator[str]:
+    """Serve the explorer until the context ends."""
     listening = socket.create_server(("127.0.0.1", port))
-    config = uvicorn.Config(make_look_app(models, Settings()), ws="websockets-sansio", log_config=None)
+    config = uvicorn.Config(make_explorer_app(models, ServerSettings()), ws="websockets-sansio", log_config=None)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
@@ -86,21 +84,21 @@ def serving(models: Known, port: int = 0) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def address(models: Known) -> Iterator[str]:
-    """Where both models are shown."""
+def address(models: LoadedModels) -> Iterator[str]:
+    """Return the address of a server with all models."""
     with serving(models) as place:
         yield place
 
 
 @contextmanager
-def opened(browser: Any, name: str = "", faults: tuple[str, ...] = (), **told: Any) -> Iterator[Any]:
-    """A window of a browser of its own; whatever its console complains of, but for what is foreseen, is a failure."""
-    context = browser.new_context(viewport={"width": 1360, "height": 900}, **told)
+def opened(browser: Any, name: str = "", faults: tuple[str, ...] = (), **options: Any) -> Iterator[Any]:
+    """Open a page in a new browser context; unexpected warnings and errors on its console are failures."""
+    context = browser.new_context(viewport={"width": 1360, "height": 900}, **options)
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: said.append(str(error)))
+    console: list[str] = []
+    page.on("console", lambda message: console.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: console.append(str(error)))
     try:
         yield page
         if name:
@@ -108,11 +106,11 @@ def opened(browser: Any, name: str = "", faults: tuple[str, ...] = (), **told: A
             page.screenshot(path=PICTURES / f"{name}.png")
     finally:
         context.close()
-    assert [each for each in said if not any(fault in each for fault in faults)] == []
+    assert [line for line in console if not any(fault in line for fault in faults)] == []
 
 
 @pytest.fixture
 def page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A window for one test, whose last sight is kept."""
+    """Open a page for one test, and take a screenshot at its end."""
     with opened(browser, re.sub(r"\W+", "-", request.node.name).strip("-")) as window:
         yield window

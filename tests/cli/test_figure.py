@@ -1,4 +1,4 @@
-"""`regard figure` as a person types it."""
+"""The command `regard figure`."""
 
 import sys
 from pathlib import Path
@@ -10,16 +10,16 @@ from regard.cli import main
 STARTS = {"pdf": b"%PDF-", "svg": b"<?xml", "png": b"\x89PNG\r"}
 
 
-def typed(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
-    """The exit code of a command."""
-    monkeypatch.setattr(sys, "argv", ["regard", "figure", *words])
-    with pytest.raises(SystemExit) as over:
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Run the command, and return its exit code."""
+    monkeypatch.setattr(sys, "argv", ["regard", "figure", *arguments])
+    with pytest.raises(SystemExit) as exited:
         main()
-    return int(over.value.code or 0)
+    return int(exited.value.code or 0)
 
 
 @pytest.mark.parametrize(
-    ("kind", "suffix", "more"),
+    ("kind", "suffix", "options"),
     [
         ("alignment", "pdf", ["--subwords", "--show-special", "--scale", "log"]),
         ("lines", "svg", ["--layer", "2", "--heads", "1,2", "--threshold", "0.2"]),
@@ -28,21 +28,33 @@ def typed(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
         ("beam", "svg", ["--beam", "2", "--title", "Zwei"]),
     ],
 )
-def test_a_figure_is_written_by_its_suffix(
-    memorised: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, suffix: str, more: list[str]
+def test_the_suffix_selects_the_format_of_a_figure(
+    memorised: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, suffix: str, options: list[str]
 ) -> None:
     out = tmp_path / f"figure.{suffix}"
-    assert typed(monkeypatch, str(memorised), "I can go", "--kind", kind, "-o", str(out), *more) == 0
+    assert run(monkeypatch, str(memorised), "I can go", "--kind", kind, "-o", str(out), *options) == 0
     assert out.read_bytes().startswith(STARTS[suffix])
 
 
+@pytest.mark.parametrize("kind", ["alignment", "lines", "heads", "beam", "positions"])
+def test_a_figure_of_a_language_model_needs_only_a_prompt(
+    memorised_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    out = tmp_path / "figure.svg"
+    assert run(monkeypatch, str(memorised_text), "I can go", "--kind", kind, "-o", str(out)) == 0
+    assert out.read_bytes().startswith(STARTS["svg"])
+
+
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (["I can go", "--kind", "heatmap"], "there is no figure 'heatmap'"),
-        (["I can go", "-o", "figure.jpg"], "figure.jpg: a figure is written by its suffix; end it in .png, .svg, .pdf"),
-        (["I can go\nI can stay"], "a figure shows one sentence, and these are 2 lines; draw each by itself"),
-        ([], "alignment shows what becomes of a sentence; give one"),
+        (
+            ["I can go", "-o", "figure.jpg"],
+            "figure.jpg: the suffix selects the format of a figure; use .png, .svg, .pdf",
+        ),
+        (["I can go\nI can stay"], "a figure shows one sentence, and these are 2 lines; draw one at a time"),
+        ([], "a figure of kind alignment needs a text"),
         (["I can go", "--layer", "3"], "there is no layer 3 in 'cross' attention; layers are 1 to 2"),
         (["I can go", "--layer", "0"], "there is no layer 0 in 'cross' attention; layers are 1 to 2"),
         (["I can go", "--heads", "1,3"], "there is no head 3 in 'cross' attention; heads are 1 to 2"),
@@ -50,13 +62,13 @@ def test_a_figure_is_written_by_its_suffix(
         (["--kind", "curves"], "has no log.jsonl"),
     ],
 )
-def test_what_cannot_be_drawn_is_said_in_one_line(
+def test_a_figure_that_cannot_be_drawn_is_an_error_of_one_line(
     memorised: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    words: list[str], said: str,
+    arguments: list[str], message: str,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    assert typed(monkeypatch, str(memorised), *words) == 1
-    told = capsys.readouterr().err
-    assert said in told
-    assert told.count("\n") == 1
+    assert run(monkeypatch, str(memorised), *arguments) == 1
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert printed.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""`regard train` as a command: what it prints, and how it ends when it is asked to stop."""
+"""The command `regard train`: what it prints, and how it ends after a signal."""
 
 import json
 import signal
@@ -25,21 +25,21 @@ every = 1000000
 """
 
 
-def test_a_training_that_is_asked_to_stop_saves_and_says_so_by_its_exit_code(tmp_path: Path) -> None:
+def test_a_stopped_training_saves_the_model_and_exits_with_130(tmp_path: Path) -> None:
     (tmp_path / "long.toml").write_text(RECIPE, encoding="utf-8")
     command = [sys.executable, "-m", "regard", "train", str(tmp_path / "long.toml"), "--run", str(tmp_path / "run")]
     with subprocess.Popen([*command, "--plain"], stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         next(line for line in running.stderr if line.startswith("step 1/"))
         running.send_signal(signal.SIGTERM)
-        said = running.stderr.read()
+        printed = running.stderr.read()
     assert running.returncode == 130
-    assert said.index("stopping: what was learnt is saved first") < said.index("because it was asked to")
-    assert "Traceback" not in said
+    assert "stopping: a checkpoint is saved first" in printed
+    assert "Traceback" not in printed
     assert (tmp_path / "run" / "model.safetensors").is_file()
 
 
-def test_json_prints_the_scores_of_a_finished_training_and_nothing_else(tmp_path: Path) -> None:
+def test_json_prints_only_the_scores_of_a_finished_training(tmp_path: Path) -> None:
     (tmp_path / "short.toml").write_text(RECIPE, encoding="utf-8")
     command = [sys.executable, "-m", "regard", "train", str(tmp_path / "short.toml"), "train.steps=2", "--json"]
     done = subprocess.run([*command, "--run", str(tmp_path / "run")], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""`regard translate` as a person uses it: pipes, signals, bad bytes, columns, files beside the text."""
+"""The command `regard translate`: pipes, signals, invalid bytes, columns and files of constraints."""
 
 import json
 import os
@@ -24,13 +24,13 @@ def start(*words: str | Path) -> subprocess.Popen[bytes]:
 
 
 def translate(run: Path, text: str | bytes, *words: str | Path) -> list[str]:
-    """What comes out for what goes in, without a new process."""
+    """Return the output lines for an input, without a new process."""
     said = CliRunner().invoke(app, ["translate", str(run), "--device", "cpu", *map(str, words)], input=text)
     assert said.exit_code == 0, said.exception
     return said.stdout.split("\n")[:-1]
 
 
-def test_a_line_is_answered_before_the_next_one_comes_and_an_interrupt_ends_cleanly(memorised: Path) -> None:
+def test_a_line_is_translated_before_the_next_one_arrives_and_an_interrupt_exits_with_130(memorised: Path) -> None:
     process = start(memorised)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -43,7 +43,7 @@ def test_a_line_is_answered_before_the_next_one_comes_and_an_interrupt_ends_clea
     assert (process.returncode, b"Traceback" in complaint) == (130, False)
 
 
-def test_a_reader_that_leaves_ends_it_quietly(memorised: Path, tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_the_command_without_an_error(memorised: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("\n" * 200_000 + "a cat\n", encoding="utf-8")
     process = start(memorised, tmp_path / "in.txt", "--quiet")
     assert process.stdout is not None
@@ -54,7 +54,7 @@ def test_a_reader_that_leaves_ends_it_quietly(memorised: Path, tmp_path: Path) -
     assert (process.returncode, complaint) == (0, b"")
 
 
-def test_no_line_is_lost_whatever_is_in_it(memorised: Path) -> None:
+def test_every_input_line_has_an_output_line_whatever_its_bytes(memorised: Path) -> None:
     source, target = KNOWN[0]
     hostile = [b"", source.encode(), b"\xff\xfe broken", b"   ", b"a\rb", b"\x00", "a b\x85c".encode(), source.encode()]
     process = start(memorised, "--quiet")
@@ -73,20 +73,26 @@ def test_no_line_is_lost_whatever_is_in_it(memorised: Path) -> None:
         (["."], "is not a run: it has no recipe.toml"),
         (["RUN", "nowhere.txt"], "nowhere.txt does not exist"),
         (["RUN", "--device", "gpu"], "there is no device 'gpu' here"),
-        (["RUN", "--nbest", "9"], "a beam of 3 does not give 9"),
-        (["RUN", "--terms", "bad.tsv"], "bad.tsv, line 2: 'no tab here' is no term"),
+        (["RUN", "--nbest", "9"], "a beam of 3 cannot give 9"),
+        (["RUN", "--terms", "bad.tsv"], "bad.tsv, line 2: 'no tab here' is not a term"),
         (["RUN", "--constraints", "bad.tsv"], "bad.tsv has fewer lines than there are to translate"),
-        (["RUN", "--constraints", "four.txt"], "four.txt has more lines than there were to translate"),
-        (["RUN", "--prefix", "@four.txt"], "four.txt has more lines than there were to translate"),
-        (["RUN", "--constraints", "four.txt", "--sample"], "not by --sample or --mbr"),
-        (["RUN", "--length-penalty", "nan"], "length_penalty is a number, not nan"),
-        (["RUN", "--sample", "--temperature", "inf"], "a temperature is above 0, not inf"),
-        (["RUN", "--min-length", "8", "--max-length", "4"], "at least 8 tokens and at most 4"),
-        (["RUN", "--quantize", "int8", "--dtype", "bfloat16"], "leave --dtype bfloat16 out"),
+        (["RUN", "--constraints", "four.txt"], "four.txt has more lines than there are to translate"),
+        (["RUN", "--prefix", "@four.txt"], "four.txt has more lines than there are to translate"),
+        (["RUN", "--constraints", "four.txt", "--sample"], "leave out --sample, --mbr and --groups"),
+        (
+            ["RUN", "--length-penalty", "nan"],
+            "length_penalty must be a number of at least -10 and of at most 10, but is nan",
+        ),
+        (
+            ["RUN", "--sample", "--temperature", "inf"],
+            "temperature must be a number above 0 and of at most 100, but is inf",
+        ),
+        (["RUN", "--min-length", "8", "--max-length", "4"], "min_length is 8, which is more than max_length, 4"),
+        (["RUN", "--quantize", "int8", "--dtype", "bfloat16"], "leave out --dtype bfloat16"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else None,
 )
-def test_what_a_user_can_mend_is_one_sentence(
+def test_a_user_error_is_one_sentence(
     words: list[str], sentence: str, memorised: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -98,12 +104,12 @@ def test_what_a_user_can_mend_is_one_sentence(
     assert sentence in str(said.exception)
 
 
-def test_nothing_in_gives_nothing_out(memorised: Path) -> None:
+def test_empty_input_gives_empty_output(memorised: Path) -> None:
     assert translate(memorised, "") == []
     assert translate(memorised, "\n\n") == ["", ""]
 
 
-def test_columns_come_in_their_order(memorised: Path) -> None:
+def test_columns_are_in_order(memorised: Path) -> None:
     source, target = KNOWN[0]
     (line,) = translate(memorised, source, "--scores", "--alignments")
     score, text, links = line.split("\t")
@@ -124,7 +130,7 @@ def test_json_has_everything(memorised: Path) -> None:
     assert all("alignment" not in json.loads(line) for line in translate(memorised, f"{source}\n\n", "--json"))
 
 
-def test_files_beside_the_text_say_what_must_and_must_not_appear(memorised: Path, tmp_path: Path) -> None:
+def test_files_of_constraints_avoided_phrases_terms_and_prefixes_apply(memorised: Path, tmp_path: Path) -> None:
     source, target = KNOWN[0]
     word = target.split()[-1]
     (tmp_path / "must.tsv").write_text("Katze\tein Hund\n\n", encoding="utf-8")
@@ -143,18 +149,18 @@ def test_files_beside_the_text_say_what_must_and_must_not_appear(memorised: Path
     assert translate(memorised, source, "--prefix", "Wir")[0].startswith("Wir")
 
 
-def test_one_seed_draws_the_same_twice_and_another_something_else(memorised: Path) -> None:
-    told = ("--sample", "--temperature", "2", "--nbest", "3", "--max-length", "8", "--seed")
-    assert translate(memorised, "a cat", *told, "1") == translate(memorised, "a cat", *told, "1")
-    assert translate(memorised, "a cat", *told, "1") != translate(memorised, "a cat", *told, "2")
+def test_samples_depend_on_the_seed_only(memorised: Path) -> None:
+    options = ("--sample", "--temperature", "2", "--nbest", "3", "--max-length", "8", "--seed")
+    assert translate(memorised, "a cat", *options, "1") == translate(memorised, "a cat", *options, "1")
+    assert translate(memorised, "a cat", *options, "1") != translate(memorised, "a cat", *options, "2")
 
 
-def test_a_run_with_itself_translates_as_alone(memorised: Path) -> None:
+def test_an_ensemble_of_a_run_with_itself_translates_like_the_run(memorised: Path) -> None:
     source, target = KNOWN[2]
     assert translate(memorised, source, "--with", memorised) == [target]
 
 
-def test_ten_thousand_words_are_one_line_and_can_be_refused(memorised: Path, tmp_path: Path) -> None:
+def test_a_line_of_ten_thousand_words_is_split_or_refused(memorised: Path, tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text(f"{'a ' * 10_000}\n{KNOWN[0][0]}\n", encoding="utf-8")
     said = translate(memorised, "", tmp_path / "long.txt", "--beam", "1", "--max-length", "2")
     assert len(said) == 2

@@ -1,7 +1,7 @@
-"""Stores and other processes: killed at any moment, two at once, on a full disk.
+"""Building a store in processes that are killed at any moment, run at the same time, or have a full disk.
 
-Run as a program, this file builds the store of the corpus in a folder: `FOLDER build`, `FOLDER kill N` (dies at the
-N-th call), `FOLDER wait` (starts when told to) or `FOLDER full BYTES` (on a disk where no file may be larger).
+Run as a program, this file builds the store of the corpus in a folder: `FOLDER build`, `FOLDER kill N` (is killed at
+the N-th call), `FOLDER wait` (starts after a line on standard input) or `FOLDER full BYTES` (no file may be larger).
 """
 
 import itertools
@@ -19,28 +19,29 @@ from types import FrameType
 import pytest
 
 from regard.data.build import build_store
+from regard.data.fields import with_tokenizers
 from regard.data.store import Store
 from regard.recipe import Data, TsvCorpus
 from regard.text import Tokenizers
 
 PAIRS = 25_000  # three chunks
-MODULES = tuple(f"/regard/data/{name}.py" for name in ("build", "cache", "dedupe", "writer", "store"))
+MODULES = tuple(f"/regard/data/{name}.py" for name in ("build", "cache", "dedupe", "store"))
 CORPUS = TsvCorpus(path="pairs.tsv")
 
 
 def build(folder: Path) -> tuple[Store, int]:
-    """The store of the corpus in a folder, and how often progress was heard of."""
-    heard: list[int] = []
-    tokenizers = Tokenizers.load(folder / "tokenizer")
+    """The store of the corpus in a folder, and the number of progress reports."""
+    progress: list[int] = []
+    fields = with_tokenizers(Tokenizers.load(folder / "tokenizer"))
     data = Data(root=str(folder), train=(CORPUS,))
     store = build_store(
-        CORPUS, data, tokenizers, cache=folder / "cache", keep_text=True, progress=heard.append, workers=2
+        CORPUS, data, fields, cache=folder / "cache", keep_text=True, progress=progress.append, workers=2
     )
-    return store, len(heard)
+    return store, len(progress)
 
 
 def counting(strike: Callable[[int], None]) -> None:
-    """From now on number the calls of this thread in the modules that build, Python's and C's, and tell each number."""
+    """Number the calls of this thread in the modules that build, of Python and C functions, and report each number."""
     numbers = itertools.count()
 
     def count(frame: FrameType, event: str, argument: object) -> None:
@@ -74,7 +75,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(made: Path, tmp_path: Path) -> Path:
-    """The same, with a cache of its own."""
+    """The folder with a cache of its own."""
     for name in ("pairs.tsv", "tokenizer"):
         (tmp_path / name).symlink_to(made / name)
     return tmp_path
@@ -85,11 +86,11 @@ def contents(store: Store) -> dict[str, bytes]:
 
 
 def stores(folder: Path) -> list[Path]:
-    """All there is in the folder of stores."""
+    """Everything in the folder of stores."""
     return sorted((folder / "cache" / "store").glob("*"))
 
 
-def test_killed_at_random_moments_a_store_is_whole_or_not_there(folder: Path) -> None:
+def test_killed_at_random_moments_a_store_is_complete_or_absent(folder: Path) -> None:
     moments: list[int] = []
     counting(moments.append)
     try:
@@ -99,7 +100,7 @@ def test_killed_at_random_moments_a_store_is_whole_or_not_there(folder: Path) ->
     whole = contents(reference)
     draw = random.Random(11)
     killed = 0
-    # The last calls, where the store takes its name, get as many deaths as all the others.
+    # The last calls, in which the store gets its name, are struck as often as all the others.
     for moment in [draw.choice(moments) for _ in range(4)] + [draw.choice(moments[-40:]) for _ in range(4)]:
         shutil.rmtree(reference.folder, ignore_errors=True)
         with start(folder, "kill", moment) as process:
@@ -125,21 +126,21 @@ def test_two_processes_at_once_make_one_store(folder: Path) -> None:
         answers = [process.stdout.read().split() for process in (one, two) if process.stdout]
     assert [one.returncode, two.returncode] == [0, 0]
     assert answers[0][0] == answers[1][0]
-    # The second has waited for the first, and then had nothing to build.
+    # The second process waits for the first and then finds its store.
     assert [int(answer[1]) > 0 for answer in answers].count(True) == 1
     assert stores(folder) == [Path(answers[0][0])]
-    store, heard = build(folder)
-    assert heard == 0
+    store, reports = build(folder)
+    assert reports == 0
     assert store.report.read == PAIRS
 
 
 @pytest.mark.parametrize("limit", [0, 1000, 300_000])
 def test_a_full_disk_is_an_error_with_a_remedy_and_leaves_nothing(folder: Path, limit: int) -> None:
     with start(folder, "full", limit) as process:
-        said, _ = process.communicate()
-    assert "stopped after" in said
-    assert "REGARD_CACHE" in said
-    assert str(folder / "cache" / "store") in said
+        output, _ = process.communicate()
+    assert "stopped after" in output
+    assert "REGARD_CACHE" in output
+    assert str(folder / "cache" / "store") in output
     assert stores(folder) == []
     assert build(folder)[0].report.read == PAIRS
 
@@ -156,11 +157,11 @@ def main() -> None:
         case ["full", size]:
             resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), int(size)))
     try:
-        store, heard = build(folder)
+        store, reports = build(folder)
     except OSError as error:
         print(error)
     else:
-        print(store.folder, heard)
+        print(store.folder, reports)
 
 
 if __name__ == "__main__":

@@ -1,3 +1,5 @@
+"""The order of an epoch: a permutation that is computed in parts, for corpora mixed by weight."""
+
 from collections import Counter
 
 import numpy as np
@@ -16,30 +18,30 @@ def drawn(mixture: Mixture, epoch: int) -> list[tuple[int, int]]:
 
 
 @given(st.one_of(st.sampled_from(near_powers), st.integers(1, 5000)), st.integers(0, 2**63 - 1), st.integers(0, 99))
-def test_the_order_holds_every_number_once(size: int, seed: int, epoch: int) -> None:
+def test_the_order_has_every_number_once(size: int, seed: int, epoch: int) -> None:
     order = permute(np.arange(size), size, (seed, epoch, 0))
     assert sorted(order.tolist()) == list(range(size))
 
 
 @given(st.integers(1, 2**48), st.data())
-def test_any_stretch_of_the_order_can_be_had_without_the_rest(size: int, data: st.DataObject) -> None:
+def test_any_part_of_the_order_is_computed_without_the_rest(size: int, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, size - 1))
     stop = min(size, start + data.draw(st.integers(1, 50)))
-    whole = permute(np.arange(start, stop), size, (7, 0, 0))
-    assert whole.tolist() == [permute(np.array([each]), size, (7, 0, 0))[0] for each in range(start, stop)]
-    assert len(set(whole.tolist())) == stop - start
-    assert 0 <= whole.min() <= whole.max() < size
+    part = permute(np.arange(start, stop), size, (7, 0, 0))
+    assert part.tolist() == [permute(np.array([number]), size, (7, 0, 0))[0] for number in range(start, stop)]
+    assert len(set(part.tolist())) == stop - start
+    assert 0 <= part.min() <= part.max() < size
 
 
-def test_seeds_and_epochs_give_orders_of_their_own() -> None:
+def test_different_seeds_and_epochs_give_different_orders() -> None:
     orders = [tuple(permute(np.arange(50), 50, (seed, epoch, 0))) for seed in range(10) for epoch in range(10)]
     assert len(set(orders)) == 100
 
 
-def test_neighbours_in_the_order_are_no_neighbours_in_the_corpus() -> None:
+def test_the_order_looks_random() -> None:
     size = 100_000
     order = permute(np.arange(size), size, (1, 0, 0))
-    # Of a random order these are known: gaps spread evenly, 1/12 of size squared the variance, no drift.
+    # A random order has evenly distributed gaps, no correlation with the position, and means of known variance.
     gaps, _ = np.histogram(np.diff(order) % size, bins=20, range=(0, size))
     assert abs(gaps - size / 20).max() < 5 * np.sqrt(size / 20)
     assert abs(np.corrcoef(order, np.arange(size))[0, 1]) < 5 / np.sqrt(size)
@@ -65,12 +67,12 @@ def test_an_example_appears_as_often_as_its_weight_says(parts: list[tuple[int, f
     mixture = Mixture(tuple(size for size, _ in parts), tuple(weight for _, weight in parts), seed=3)
     times = Counter(drawn(mixture, epoch)) if len(mixture) else Counter[tuple[int, int]]()
     for corpus, (size, weight) in enumerate(parts):
-        each = [times[corpus, number] for number in range(size)]
-        assert set(each) <= {int(weight), int(weight) + 1}
-        assert abs(sum(each) - weight * size) <= 0.5 + 1e-9
+        counts = [times[corpus, number] for number in range(size)]
+        assert set(counts) <= {int(weight), int(weight) + 1}
+        assert abs(sum(counts) - weight * size) <= 0.5 + 1e-9
 
 
-def test_the_part_shown_once_more_is_drawn_afresh_each_epoch() -> None:
+def test_the_subset_shown_once_more_differs_in_each_epoch() -> None:
     mixture = Mixture((40, 40), (1.25, 0.5), seed=3)
     extras = [
         frozenset(pair for pair, times in Counter(drawn(mixture, epoch)).items() if times == 2) for epoch in range(5)
@@ -82,7 +84,7 @@ def test_the_part_shown_once_more_is_drawn_afresh_each_epoch() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 17, 59])
-def test_two_stretches_of_an_epoch_are_the_epoch(cut: int) -> None:
+def test_two_parts_of_an_epoch_make_the_epoch(cut: int) -> None:
     mixture = Mixture((40, 20), (1.0, 1.0), seed=3)
     first, second = mixture.draw(0, 0, cut), mixture.draw(0, cut, 60)
     whole = mixture.draw(0, 0, 60)

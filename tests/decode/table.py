@@ -9,7 +9,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from regard.decode import Options, Wish
+from regard.decode import SearchOptions, SentenceOptions
 
 BEGIN, END = 0, 1
 LOOK = -7
@@ -92,10 +92,10 @@ def stands_in(phrase: Sequence[int], tokens: Sequence[int], behind: int = 0) -> 
     return any(tuple(tokens[end - len(phrase) : end]) == tuple(phrase) for end in ends)
 
 
-def allowed(tokens: Sequence[int], wish: Wish, options: Options) -> bool:
+def allowed(tokens: Sequence[int], requested: SentenceOptions, options: SearchOptions) -> bool:
     """Whether a sequence is one that may be found, read off it as a person would."""
-    start = len(wish.prefix)
-    least, most = options.limits.of(wish)
+    start = len(requested.prefix)
+    least, most = options.limits.bounds(requested)
     repeats = any(
         tuple(tokens[first : first + options.no_repeat]) == tuple(tokens[end - options.no_repeat : end])
         for end in range(max(start + 1, options.no_repeat), len(tokens) + 1)
@@ -103,31 +103,37 @@ def allowed(tokens: Sequence[int], wish: Wish, options: Options) -> bool:
     )
     return (
         least <= len(tokens) <= most
-        and tuple(tokens[:start]) == wish.prefix
+        and tuple(tokens[:start]) == requested.prefix
         and not set(tokens[start:]) & set(options.banned)
         and not (options.no_repeat and repeats)
-        and not any(stands_in(phrase, tokens, start) for phrase in wish.avoid)
-        and all(stands_in(phrase, tokens) for phrase in wish.phrases)
+        and not any(stands_in(phrase, tokens, start) for phrase in requested.avoid)
+        and all(stands_in(phrase, tokens) for phrase in requested.constraints)
     )
 
 
-def enumerated(table: Table, sentence: int, wish: Wish, options: Options) -> list[tuple[tuple[int, ...], float]]:
+def enumerated(
+    table: Table, sentence: int, requested: SentenceOptions, options: SearchOptions
+) -> list[tuple[tuple[int, ...], float]]:
     """Every sequence that may be found, with its score, the best first."""
-    most = options.limits.of(wish)[1]
-    every = [each for each in sequences(table.vocabulary, most) if allowed(each, wish, options)]
-    return sorted(((each, scored(table, sentence, each, wish, options)) for each in every), key=lambda pair: -pair[1])
+    most = options.limits.bounds(requested)[1]
+    every = [each for each in sequences(table.vocabulary, most) if allowed(each, requested, options)]
+    return sorted(
+        ((each, scored(table, sentence, each, requested, options)) for each in every), key=lambda pair: -pair[1]
+    )
 
 
-def scored(table: Table, sentence: int, tokens: Sequence[int], wish: Wish, options: Options) -> float:
+def scored(
+    table: Table, sentence: int, tokens: Sequence[int], requested: SentenceOptions, options: SearchOptions
+) -> float:
     """The score of one sequence, from the formulas of the paper and plain floats."""
     length = len(tokens) + 1
     base = (5 + length) / 6 if options.normalise == "gnmt" else length
     score = sum(forced(table, sentence, tokens)) / math.pow(base, options.length_penalty)
     if options.coverage_penalty:
-        received = [0.0] * wish.source
+        received = [0.0] * requested.source_length
         for place in range(length):
             history = (table.seed, sentence, BEGIN, *tokens[:place])
-            raised = [math.exp(each) for each in numbers((*history, LOOK), wish.source, 2.0)]
+            raised = [math.exp(each) for each in numbers((*history, LOOK), requested.source_length, 2.0)]
             received = [one + each / sum(raised) for one, each in zip(received, raised, strict=True)]
         score += options.coverage_penalty * sum(math.log(min(each, 1.0)) for each in received)
     return score

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.decode.table import BEGIN, END, Table, TableState, enumerated, forced, scored
 
-from regard.decode import Hypothesis, Limits, Options, Wish, search, stream
+from regard.decode import Hypothesis, LengthLimits, SearchOptions, SentenceOptions, search, stream
 
 seeds = st.integers(0, 10_000)
 penalties = st.sampled_from([0.0, 0.6, 1.0, -0.5])
 NORMALISATIONS: list[Literal["gnmt", "average"]] = ["gnmt", "average"]
 STOPPINGS: list[Literal["exact", "full"]] = ["exact", "full"]
 normalisations, stoppings = st.sampled_from(NORMALISATIONS), st.sampled_from(STOPPINGS)
-PLAIN = Options(begin=BEGIN, end=END, beam=3, limits=Limits(most=6))
+PLAIN = SearchOptions(begin=BEGIN, end=END, beam=3, limits=LengthLimits(maximum=6))
 VOCABULARY, MOST, WHOLE_TREE = 4, 4, 121  # 1 + 3 + 9 + 27 + 81 sequences
 
 tokens = st.sampled_from([0, 2, 3])
@@ -25,9 +25,9 @@ phrases = st.lists(tokens, min_size=1, max_size=3).map(tuple)
 
 
 @st.composite
-def everything_at_once(draw: st.DrawFn) -> tuple[Options, list[Wish]]:
-    """Options and wishes with any penalty, limit and rule switched on."""
-    options = Options(
+def everything_at_once(draw: st.DrawFn) -> tuple[SearchOptions, list[SentenceOptions]]:
+    """SearchOptions and requests with any penalty, limit and rule switched on."""
+    options = SearchOptions(
         begin=BEGIN,
         end=END,
         beam=WHOLE_TREE,
@@ -35,37 +35,39 @@ def everything_at_once(draw: st.DrawFn) -> tuple[Options, list[Wish]]:
         length_penalty=draw(penalties),
         normalise=draw(normalisations),
         coverage_penalty=draw(st.sampled_from([0.0, 0.3])),
-        limits=Limits(
+        limits=LengthLimits(
             draw(st.integers(0, 2)), MOST, draw(st.sampled_from([0.0, 0.4])), draw(st.sampled_from([None, 0.9])), 1
         ),
         banned=draw(st.sampled_from([(), (3,)])),
         no_repeat=draw(st.integers(0, 3)),
     )
-    wish = st.builds(
-        Wish,
-        source=st.integers(1, 4),
+    requested = st.builds(
+        SentenceOptions,
+        source_length=st.integers(1, 4),
         prefix=st.lists(tokens, max_size=2).map(tuple),
-        phrases=st.lists(phrases, max_size=2).map(tuple).filter(lambda each: sum(map(len, each)) <= 2),
+        constraints=st.lists(phrases, max_size=2).map(tuple).filter(lambda each: sum(map(len, each)) <= 2),
         avoid=st.lists(phrases, max_size=2).map(tuple),
     )
-    return options, draw(st.lists(wish, min_size=1, max_size=3))
+    return options, draw(st.lists(requested, min_size=1, max_size=3))
 
 
-def run(table: Table, options: Options, wishes: list[Wish], first: int = 0) -> list[list[Hypothesis]]:
-    """Search for sentences `first`, `first` + 1, …, one for each wish."""
-    sentences = range(first, first + len(wishes))
-    return search(table, table.start(sentences, options.rows), wishes, options)
+def run(
+    table: Table, options: SearchOptions, requests: list[SentenceOptions], first: int = 0
+) -> list[list[Hypothesis]]:
+    """Search for sentences `first`, `first` + 1, …, one for each requested."""
+    sentences = range(first, first + len(requests))
+    return search(table, table.start(sentences, options.rows), requests, options)
 
 
 @given(seeds, everything_at_once())
 @settings(max_examples=40)
 def test_a_beam_as_wide_as_the_tree_finds_what_looking_at_every_sequence_finds(
-    seed: int, asked: tuple[Options, list[Wish]]
+    seed: int, asked: tuple[SearchOptions, list[SentenceOptions]]
 ) -> None:
-    options, wishes = asked
-    table = Table(VOCABULARY, seed, sources=[wish.source for wish in wishes])
-    for sentence, (found, wish) in enumerate(zip(run(table, options, wishes), wishes, strict=True)):
-        expected = enumerated(table, sentence, wish, options)
+    options, requests = asked
+    table = Table(VOCABULARY, seed, sources=[requested.source_length for requested in requests])
+    for sentence, (found, requested) in enumerate(zip(run(table, options, requests), requests, strict=True)):
+        expected = enumerated(table, sentence, requested, options)
         assert [each.tokens for each in found] == [each for each, _ in expected]
         assert [each.score for each in found] == pytest.approx([score for _, score in expected], rel=1e-9)
 
@@ -77,16 +79,19 @@ def test_stopping_early_loses_nothing_that_going_on_would_have_found(
 ) -> None:
     table = Table(6, seed, sharpness=3.0)
     options = replace(PLAIN, beam=beam, nbest=min(beam, nbest), length_penalty=penalty, normalise=normalise)
-    early = run(table, options, [Wish()] * 2)
+    early = run(table, options, [SentenceOptions()] * 2)
     steps, table.steps = table.steps, 0
-    to_the_end = run(table, replace(options, nbest=beam), [Wish()] * 2)
+    to_the_end = run(table, replace(options, nbest=beam), [SentenceOptions()] * 2)
     assert early == [found[: options.nbest] for found in to_the_end]
     assert steps <= table.steps
 
 
 def test_a_search_stops_as_soon_as_nothing_can_still_win() -> None:
-    table, options = Table(6, 3, sharpness=4.0), replace(PLAIN, beam=4, length_penalty=0.0, limits=Limits(most=40))
-    run(table, options, [Wish()])
+    table, options = (
+        Table(6, 3, sharpness=4.0),
+        replace(PLAIN, beam=4, length_penalty=0.0, limits=LengthLimits(maximum=40)),
+    )
+    run(table, options, [SentenceOptions()])
     assert table.steps < 10
 
 
@@ -94,7 +99,7 @@ def test_a_search_stops_as_soon_as_nothing_can_still_win() -> None:
 @settings(max_examples=25)
 def test_a_score_is_the_log_probability_of_its_tokens(seed: int, beam: int) -> None:
     table, options = Table(6, seed), replace(PLAIN, beam=beam, nbest=beam, length_penalty=0.0)
-    for sentence, found in enumerate(run(table, options, [Wish()] * 3)):
+    for sentence, found in enumerate(run(table, options, [SentenceOptions()] * 3)):
         for each in found:
             expected = forced(table, sentence, each.tokens)
             assert each.token_logprobs == pytest.approx(expected, rel=1e-12)
@@ -106,28 +111,28 @@ def test_a_score_is_the_log_probability_of_its_tokens(seed: int, beam: int) -> N
 def test_a_batch_finds_what_each_sentence_finds_alone_bit_for_bit(
     seed: int, beam: int, penalty: float, stopping: Literal["exact", "full"], sentences: int
 ) -> None:
-    table, limits = Table(5, seed), Limits(most_per_source=1.5, spare=1)
+    table, limits = Table(5, seed), LengthLimits(max_ratio=1.5, max_extra=1)
     options = replace(PLAIN, beam=beam, nbest=beam, length_penalty=penalty, stopping=stopping, limits=limits)
-    wishes = [Wish(source=1 + (seed + i) % 5) for i in range(sentences)]
-    together = run(table, options, wishes)
-    assert together == [run(table, options, [wish], first)[0] for first, wish in enumerate(wishes)]
+    requests = [SentenceOptions(source_length=1 + (seed + i) % 5) for i in range(sentences)]
+    together = run(table, options, requests)
+    assert together == [run(table, options, [requested], first)[0] for first, requested in enumerate(requests)]
 
 
 @given(seeds, everything_at_once(), st.integers(1, 4))
 @settings(max_examples=25)
 def test_company_changes_nothing_whatever_was_asked_for(
-    seed: int, asked: tuple[Options, list[Wish]], beam: int
+    seed: int, asked: tuple[SearchOptions, list[SentenceOptions]], beam: int
 ) -> None:
-    options, wishes = replace(asked[0], beam=beam, nbest=beam), asked[1]
-    table = Table(VOCABULARY, seed, sources=[wish.source for wish in wishes])
-    together = run(table, options, wishes)
-    assert together == [run(table, options, [wish], first)[0] for first, wish in enumerate(wishes)]
+    options, requests = replace(asked[0], beam=beam, nbest=beam), asked[1]
+    table = Table(VOCABULARY, seed, sources=[requested.source_length for requested in requests])
+    together = run(table, options, requests)
+    assert together == [run(table, options, [requested], first)[0] for first, requested in enumerate(requests)]
 
 
 @given(seeds, st.integers(1, 8), stoppings)
 @settings(max_examples=25)
 def test_a_beam_of_one_is_greedy(seed: int, most: int, stopping: Literal["exact", "full"]) -> None:
-    table, limits = Table(5, seed), Limits(most=most)
+    table, limits = Table(5, seed), LengthLimits(maximum=most)
     options = replace(PLAIN, beam=1, stopping=stopping, limits=limits)
     greedy = []
     for sentence in range(3):
@@ -135,37 +140,39 @@ def test_a_beam_of_one_is_greedy(seed: int, most: int, stopping: Literal["exact"
         while len(history) - 3 < most and (token := int(table.logprobs(history).argmax())) != END:
             history = (*history, token)
         greedy.append(history[3:])
-    assert [found[0].tokens for found in run(table, options, [Wish()] * 3)] == greedy
+    assert [found[0].tokens for found in run(table, options, [SentenceOptions()] * 3)] == greedy
     # The same with the machinery of beams: in a stream, and with a loss for other groups where there are none.
-    streamed = dict(stream(table, [(table.start([0, 1, 2], 1), [Wish()] * 3)], options))
-    assert [streamed[number] for number in range(3)] == run(table, options, [Wish()] * 3)
-    assert run(table, replace(options, diversity=1.0), [Wish()] * 3) == run(table, options, [Wish()] * 3)
+    streamed = dict(stream(table, [(table.start([0, 1, 2], 1), [SentenceOptions()] * 3)], options))
+    assert [streamed[number] for number in range(3)] == run(table, options, [SentenceOptions()] * 3)
+    assert run(table, replace(options, diversity=1.0), [SentenceOptions()] * 3) == run(
+        table, options, [SentenceOptions()] * 3
+    )
 
 
 @given(seeds, st.integers(2, 5))
 @settings(max_examples=25)
 def test_with_full_stopping_a_sentence_is_done_when_as_many_ended_as_the_beam_is_wide(seed: int, beam: int) -> None:
     table = Table(4, seed, sharpness=0.5)
-    options = replace(PLAIN, beam=beam, nbest=beam, stopping="full", limits=Limits(most=30))
-    (found,) = run(table, options, [Wish()])
+    options = replace(PLAIN, beam=beam, nbest=beam, stopping="full", limits=LengthLimits(maximum=30))
+    (found,) = run(table, options, [SentenceOptions()])
     assert len(found) == beam
     exact = replace(options, stopping="exact")
-    assert found[0].score <= run(table, exact, [Wish()])[0][0].score
+    assert found[0].score <= run(table, exact, [SentenceOptions()])[0][0].score
 
 
 def test_a_sequence_that_may_not_grow_ends_where_it_is_and_says_so() -> None:
-    table, options = Table(5, 1), replace(PLAIN, limits=Limits(most=2, least=2))
-    (found,) = run(table, options, [Wish()])
-    assert found[0].cut
+    table, options = Table(5, 1), replace(PLAIN, limits=LengthLimits(maximum=2, minimum=2))
+    (found,) = run(table, options, [SentenceOptions()])
+    assert found[0].truncated
     assert len(found[0].tokens) == 2
     assert found[0].token_logprobs[-1] == pytest.approx(forced(table, 0, found[0].tokens)[-1])
 
 
 def test_wishes_that_nothing_satisfies_find_nothing_and_leave_others_alone() -> None:
     table, options = Table(5, 1), replace(PLAIN, banned=(2,))
-    found = run(table, options, [Wish(), Wish(phrases=((2,),)), Wish()])
+    found = run(table, options, [SentenceOptions(), SentenceOptions(constraints=((2,),)), SentenceOptions()])
     assert [len(each) for each in found] == [1, 0, 1]
-    assert found[0] == run(table, options, [Wish()])[0]
+    assert found[0] == run(table, options, [SentenceOptions()])[0]
 
 
 def test_no_sentences_find_no_hypotheses() -> None:
@@ -177,14 +184,14 @@ def test_numbers_that_are_none_are_refused() -> None:
         def rows(self, histories: Sequence[tuple[int, ...]]) -> torch.Tensor:
             return torch.full((len(histories), self.vocabulary), torch.nan, dtype=torch.float64)
 
-    with pytest.raises(ValueError, match="not numbers; look at the model's weights"):
-        run(Broken(), PLAIN, [Wish()])
-    with pytest.raises(ValueError, match="not numbers"):
-        run(Broken(), replace(PLAIN, beam=1), [Wish()])
+    with pytest.raises(ValueError, match="are NaN; check its weights"):
+        run(Broken(), PLAIN, [SentenceOptions()])
+    with pytest.raises(ValueError, match="are NaN"):
+        run(Broken(), replace(PLAIN, beam=1), [SentenceOptions()])
 
 
 def test_a_score_of_the_oracle_is_the_papers() -> None:
     """Wu et al. 2016, eq. 14, worked by hand for three tokens and the end."""
     table, tokens = Table(5, 2), (2, 3, 4)
-    score = scored(table, 0, tokens, Wish(), replace(PLAIN, length_penalty=0.5))
+    score = scored(table, 0, tokens, SentenceOptions(), replace(PLAIN, length_penalty=0.5))
     assert score == pytest.approx(sum(forced(table, 0, tokens)) / (9 / 6) ** 0.5)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.decode.table import END, Table, forced, stands_in
 from tests.decode.test_beam import PLAIN, run, seeds
 
-from regard.decode import Limits, Options, Sampling, Wish
+from regard.decode import LengthLimits, SamplingOptions, SearchOptions, SentenceOptions
 from regard.decode.constraints import progress
 
 tokens = st.sampled_from([0, 2, 3, 4, 5])
@@ -21,26 +21,26 @@ def test_every_phrase_stands_in_every_hypothesis(
     seed: int, phrases: tuple[tuple[int, ...], ...], beam: int, room: int, prefix: tuple[int, ...]
 ) -> None:
     table, needed = Table(6, seed, sharpness=3.0), len(prefix) + sum(map(len, phrases))
-    options = replace(PLAIN, beam=beam, nbest=beam, limits=Limits(most=needed + room))
-    wishes = [Wish(prefix=prefix, phrases=phrases), Wish()]
-    constrained, free = run(table, options, wishes)
+    options = replace(PLAIN, beam=beam, nbest=beam, limits=LengthLimits(maximum=needed + room))
+    requests = [SentenceOptions(prefix=prefix, constraints=phrases), SentenceOptions()]
+    constrained, free = run(table, options, requests)
     assert constrained
     for each in constrained:
         assert all(stands_in(phrase, each.tokens) for phrase in phrases)
         assert each.tokens[: len(prefix)] == prefix
         assert each.token_logprobs == pytest.approx(forced(table, 0, each.tokens))
-    assert free == run(table, options, [Wish()], 1)[0]
+    assert free == run(table, options, [SentenceOptions()], 1)[0]
 
 
 @given(seeds, st.integers(1, 5), st.integers(1, 4))
 @settings(max_examples=30)
 def test_a_phrase_that_would_have_been_found_anyway_changes_nothing(seed: int, beam: int, size: int) -> None:
     table, options = Table(6, seed), replace(PLAIN, beam=beam)
-    best = run(table, options, [Wish()])[0][0]
+    best = run(table, options, [SentenceOptions()])[0][0]
     if len(best.tokens) >= size:
-        wish = Wish(phrases=(best.tokens[:size],))
+        requested = SentenceOptions(constraints=(best.tokens[:size],))
         wide = replace(options, beam=8 * beam)
-        assert run(table, wide, [wish])[0][0].score >= best.score - 1e-12
+        assert run(table, wide, [requested])[0][0].score >= best.score - 1e-12
 
 
 def scan(history: tuple[int, ...], phrase: tuple[int, ...]) -> tuple[bool, int]:
@@ -70,17 +70,17 @@ def test_progress_is_what_reading_along_would_say(
 
 
 @pytest.mark.parametrize(
-    ("options", "wish", "said"),
+    ("options", "requested", "said"),
     [
-        (PLAIN, Wish(phrases=((2, END),)), "holds the end symbol 1"),
-        (PLAIN, Wish(prefix=(END,)), "holds the end symbol 1"),
-        (PLAIN, Wish(avoid=((),)), "at least one token"),
-        (PLAIN, Wish(phrases=((),)), "at least one token"),
-        (PLAIN, Wish(phrases=((2,) * 9,)), "have 9 tokens, but a hypothesis at most 6"),
-        (replace(PLAIN, sampling=Sampling()), Wish(phrases=((2,),)), "need a plain beam"),
-        (replace(PLAIN, groups=3, diversity=1.0), Wish(phrases=((2,),)), "need a plain beam"),
+        (PLAIN, SentenceOptions(constraints=((2, END),)), "contains the end symbol 1"),
+        (PLAIN, SentenceOptions(prefix=(END,)), "contains the end symbol 1"),
+        (PLAIN, SentenceOptions(avoid=((),)), "is empty; remove it"),
+        (PLAIN, SentenceOptions(constraints=((),)), "is empty; remove it"),
+        (PLAIN, SentenceOptions(constraints=((2,) * 9,)), "have 9 tokens, but a hypothesis may have at most 6"),
+        (replace(PLAIN, sampling=SamplingOptions()), SentenceOptions(constraints=((2,),)), "need plain beam search"),
+        (replace(PLAIN, groups=3, diversity=1.0), SentenceOptions(constraints=((2,),)), "need plain beam search"),
     ],
 )
-def test_wishes_that_cannot_be_meant_are_refused(options: Options, wish: Wish, said: str) -> None:
+def test_wishes_that_cannot_be_meant_are_refused(options: SearchOptions, requested: SentenceOptions, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        run(Table(), options, [wish])
+        run(Table(), options, [requested])

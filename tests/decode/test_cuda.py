@@ -7,7 +7,15 @@ import pytest
 import torch
 from tests.decode.test_families import MODELS, PLAIN, SOURCES
 
-from regard.decode import Hypothesis, Limits, Options, Sampling, Search, Wish, search
+from regard.decode import (
+    Hypothesis,
+    IncrementalSearch,
+    LengthLimits,
+    SamplingOptions,
+    SearchOptions,
+    SentenceOptions,
+    search,
+)
 from regard.decode.greedy import GreedySearch
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.ragged import Ragged
@@ -21,27 +29,29 @@ WAYS = {
     "beam": PLAIN,
     "greedy": replace(PLAIN, beam=1, nbest=1),
     "diverse": replace(PLAIN, beam=4, groups=2, nbest=2, diversity=0.7),
-    "samples": replace(PLAIN, sampling=Sampling(3, top_k=4)),
+    "samples": replace(PLAIN, nbest=3, sampling=SamplingOptions(top_k=4)),
     "rules": replace(PLAIN, no_repeat=2, banned=(3,)),
     "stops when full": replace(PLAIN, stopping="full"),
 }
-WISHES = [Wish(seed=i) for i in range(len(SOURCES))]
+REQUESTS = [SentenceOptions(seed=i) for i in range(len(SOURCES))]
 
 
-def found(options: Options, wishes: list[Wish], device: str) -> list[list[Hypothesis]]:
+def found(options: SearchOptions, requests: list[SentenceOptions], device: str) -> list[list[Hypothesis]]:
     model = MODELS["transformer"].to(device)
     try:
         state = model.start(Ragged.from_list(SOURCES).to(device), options.rows)
-        return search(model, state, wishes, options, device)
+        return search(model, state, requests, options, device)
     finally:
         model.to("cpu")
 
 
 @pytest.mark.parametrize("options", WAYS.values(), ids=WAYS.keys())
-@pytest.mark.parametrize("wish", [Wish(), Wish(prefix=(4,), avoid=((2, 2),))], ids=["plain", "wishes"])
-def test_a_gpu_finds_what_a_cpu_finds(options: Options, wish: Wish) -> None:
-    wishes = [replace(wish, seed=i) for i in range(len(SOURCES))]
-    here, there = found(options, wishes, "cpu"), found(options, wishes, "cuda")
+@pytest.mark.parametrize(
+    "requested", [SentenceOptions(), SentenceOptions(prefix=(4,), avoid=((2, 2),))], ids=["plain", "requests"]
+)
+def test_a_gpu_finds_what_a_cpu_finds(options: SearchOptions, requested: SentenceOptions) -> None:
+    requests = [replace(requested, seed=i) for i in range(len(SOURCES))]
+    here, there = found(options, requests, "cpu"), found(options, requests, "cuda")
     assert [[each.tokens for each in nbest] for nbest in here] == [[each.tokens for each in nbest] for nbest in there]
     assert [each.score for nbest in here for each in nbest] == pytest.approx(
         [each.score for nbest in there for each in nbest]
@@ -49,15 +59,15 @@ def test_a_gpu_finds_what_a_cpu_finds(options: Options, wish: Wish) -> None:
 
 
 def test_phrases_are_found_on_a_gpu_too() -> None:
-    wishes = [Wish(phrases=((5, 3), (2,))), Wish(), Wish(phrases=((4,),))]
-    here, there = found(PLAIN, wishes, "cpu"), found(PLAIN, wishes, "cuda")
+    requests = [SentenceOptions(constraints=((5, 3), (2,))), SentenceOptions(), SentenceOptions(constraints=((4,),))]
+    here, there = found(PLAIN, requests, "cpu"), found(PLAIN, requests, "cuda")
     assert [[each.tokens for each in nbest] for nbest in here] == [[each.tokens for each in nbest] for nbest in there]
 
 
 class Listing:
     """A model that says the best few of a step."""
 
-    listed = 99
+    max_top_k = 99
 
     def __init__(self, model: Seq2Seq) -> None:
         self.model = model
@@ -68,7 +78,7 @@ class Listing:
     def select(self, state: Any, rows_R: torch.Tensor) -> Any:
         return self.model.select(state, rows_R)
 
-    def top(self, tokens_R: torch.Tensor, state: Any, k: int) -> tuple[torch.Tensor, torch.Tensor, Any]:
+    def top_k(self, tokens_R: torch.Tensor, state: Any, k: int) -> tuple[torch.Tensor, torch.Tensor, Any]:
         said_RV, state = self.model.step(tokens_R, state)
         best_RK, token_RK = said_RV.topk(min(k, said_RV.shape[1]))
         return best_RK, token_RK, state
@@ -77,12 +87,16 @@ class Listing:
 @pytest.mark.parametrize("name", ["beam", "greedy", "stops when full"])
 @pytest.mark.parametrize("banned", [(), (3,)])
 def test_decisions_on_the_best_few_are_the_same(name: str, banned: tuple[int, ...]) -> None:
-    options = replace(WAYS[name], banned=banned, limits=Limits(least=2, most=30))
-    wishes = [Wish(source=4), Wish(prefix=(4, 2)), Wish(source=3)] if name == "beam" else WISHES
-    here = found(options, wishes, "cpu")
+    options = replace(WAYS[name], banned=banned, limits=LengthLimits(minimum=2, maximum=30))
+    requests = (
+        [SentenceOptions(source_length=4), SentenceOptions(prefix=(4, 2)), SentenceOptions(source_length=3)]
+        if name == "beam"
+        else REQUESTS
+    )
+    here = found(options, requests, "cpu")
     model = MODELS["transformer"].to("cuda")
     state = model.start(Ragged.from_list(SOURCES).to("cuda"), options.rows)
-    there = search(Listing(model), state, wishes, options, "cuda")
+    there = search(Listing(model), state, requests, options, "cuda")
     model.to("cpu")
     assert [[each.tokens for each in nbest] for nbest in here] == [[each.tokens for each in nbest] for nbest in there]
     assert [each.score for nbest in here for each in nbest] == pytest.approx(
@@ -104,9 +118,9 @@ class Still:
 
 
 @pytest.mark.parametrize("options", [each for name, each in WAYS.items() if name != "greedy"])
-def test_no_step_waits_for_the_gpu(options: Options) -> None:
-    running = Search(Still(4 * options.rows, "cuda"), options, "cuda")
-    running.add(None, [Wish(seed=i) for i in range(4)])
+def test_no_step_waits_for_the_gpu(options: SearchOptions) -> None:
+    running = IncrementalSearch(Still(4 * options.rows, "cuda"), options, "cuda")
+    running.add(None, [SentenceOptions(seed=i) for i in range(4)])
     running.advance()
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -118,7 +132,7 @@ def test_no_step_waits_for_the_gpu(options: Options) -> None:
 
 
 def test_no_greedy_step_waits_for_the_gpu() -> None:
-    running = GreedySearch(Still(4, "cuda"), None, [*WISHES, Wish()], WAYS["greedy"], "cuda")
+    running = GreedySearch(Still(4, "cuda"), None, [*REQUESTS, SentenceOptions()], WAYS["greedy"], "cuda")
     torch.cuda.set_sync_debug_mode("error")
     try:
         for _ in range(5):

@@ -11,15 +11,15 @@ from tests.decode.table import BEGIN, Table, forced
 from tests.decode.test_beam import PLAIN, run, seeds
 from tests.decode.test_stream import Walker
 
-from regard.decode import Joiner, Wish, ensemble, minimum_bayes_risk, rerank, search, stream
+from regard.decode import JoinableStepper, SentenceOptions, ensemble, minimum_bayes_risk, rerank, search, stream
 
 
 @given(seeds, st.integers(1, 4))
 def test_a_stepper_with_itself_is_itself(seed: int, beam: int) -> None:
     table, options = Table(5, seed), replace(PLAIN, beam=beam, nbest=beam)
     pair = ensemble([table, table])
-    found = search(pair, (table.start([0, 1], beam), table.start([0, 1], beam)), [Wish()] * 2, options)
-    for together, alone in zip(found, run(table, options, [Wish()] * 2), strict=True):
+    found = search(pair, (table.start([0, 1], beam), table.start([0, 1], beam)), [SentenceOptions()] * 2, options)
+    for together, alone in zip(found, run(table, options, [SentenceOptions()] * 2), strict=True):
         assert [each.tokens for each in together] == [each.tokens for each in alone]
         assert [each.score for each in together] == pytest.approx([each.score for each in alone])
 
@@ -39,7 +39,7 @@ def test_a_mean_of_probabilities_is_one_and_so_is_one_of_log_probabilities() -> 
 def test_a_score_of_an_ensemble_is_the_mean_of_what_its_members_say(seed: int) -> None:
     members = Table(5, seed), Table(5, seed + 1)
     options = replace(PLAIN, length_penalty=0.0)
-    (found,) = search(ensemble(members), tuple(each.start([0], 3) for each in members), [Wish()], options)
+    (found,) = search(ensemble(members), tuple(each.start([0], 3) for each in members), [SentenceOptions()], options)
     said = zip(*(forced(member, 0, found[0].tokens) for member in members), strict=True)
     assert found[0].score == pytest.approx(sum(math.log(sum(map(math.exp, pair)) / 2) for pair in said))
 
@@ -47,19 +47,19 @@ def test_a_score_of_an_ensemble_is_the_mean_of_what_its_members_say(seed: int) -
 def test_an_ensemble_joins_if_all_its_members_do() -> None:
     one, other = Table(5, 1), Table(5, 2)
     both = ensemble([one, other])
-    assert isinstance(both, Joiner)
-    assert not isinstance(ensemble([one, Walker(other)]), Joiner)
-    arrivals = (((one.start([i], 3), other.start([i], 3)), [Wish()]) for i in range(5))
+    assert isinstance(both, JoinableStepper)
+    assert not isinstance(ensemble([one, Walker(other)]), JoinableStepper)
+    arrivals = (((one.start([i], 3), other.start([i], 3)), [SentenceOptions()]) for i in range(5))
     found = dict(stream(both, arrivals, PLAIN, room=3))
     sentences = range(5)
-    together = search(both, (one.start(sentences, 3), other.start(sentences, 3)), [Wish()] * 5, PLAIN)
+    together = search(both, (one.start(sentences, 3), other.start(sentences, 3)), [SentenceOptions()] * 5, PLAIN)
     assert [found[number] for number in range(5)] == together
 
 
 def test_members_that_know_other_tokens_are_refused() -> None:
     members = Table(5), Table(6)
-    with pytest.raises(ValueError, match=r"share one vocabulary, but these have \[5, 6\] tokens"):
-        search(ensemble(members), tuple(each.start([0], 3) for each in members), [Wish()], PLAIN)
+    with pytest.raises(ValueError, match=r"share one vocabulary, but theirs have \[5, 6\] tokens"):
+        search(ensemble(members), tuple(each.start([0], 3) for each in members), [SentenceOptions()], PLAIN)
 
 
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 0.0], [1.0, -1.0]])
@@ -69,7 +69,7 @@ def test_weights_that_are_none_are_refused(weights: list[float]) -> None:
 
 
 def test_reranking_sorts_by_another_score_and_keeps_equals_in_order() -> None:
-    (found,) = run(Table(6, 4), replace(PLAIN, beam=6, nbest=6), [Wish()])
+    (found,) = run(Table(6, 4), replace(PLAIN, beam=6, nbest=6), [SentenceOptions()])
     ranked = rerank(found, lambda each: -float(len(each.tokens)))
     assert [each.score for each in ranked] == sorted((-float(len(each.tokens)) for each in found), reverse=True)
     shortest = [each.tokens for each in found if -len(each.tokens) == ranked[0].score]

@@ -10,45 +10,44 @@ import torch
 
 from regard.decode import (
     Hypothesis,
-    Limits,
-    Options,
-    Sampling,
-    Wish,
+    LengthLimits,
+    SamplingOptions,
+    SearchOptions,
+    SentenceOptions,
     alternatives,
     branching,
     ensemble,
     explore,
     search,
 )
-from regard.models.convolutional.outline import ConvS2S
-from regard.models.outline import Outline
-from regard.models.recurrent.outline import Bahdanau, Luong, Sutskever
+from regard.models.build import build
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.ragged import Ragged
+from regard.recipe import Bahdanau, ConvS2S, Luong, Model, Sutskever, Transformer
 
 BEGIN, END, VOCABULARY = 0, 1, 6
-OUTLINES: dict[str, Outline | Sutskever | Bahdanau | Luong | ConvS2S] = {
-    "transformer": Outline(width=8, inner=12, heads=2, encoder_layers=1, decoder_layers=2, position="rotary"),
-    "sutskever": Sutskever(width=8, layers=1),
-    "bahdanau": Bahdanau(width=8, embedding=6, readout_width=5),
-    "luong": Luong(width=8, layers=1),
-    "convs2s": ConvS2S(width=8, encoder_layers=1, decoder_layers=2, positions=40),
+SETTINGS: dict[str, Model] = {
+    "transformer": Transformer(width=8, inner=12, heads=2, encoder_layers=1, decoder_layers=2, position="rotary"),
+    "sutskever": Sutskever(width=8, layers=1, tied="none"),
+    "bahdanau": Bahdanau(width=8, embedding=6, readout_width=5, tied="none"),
+    "luong": Luong(width=8, layers=1, tied="none"),
+    "convs2s": ConvS2S(width=8, encoder_layers=1, decoder_layers=2, positions=40, tied="none"),
 }
 SOURCES = [[2, 3, 4, 5], [5], [3, 3, 2]]
-PLAIN = Options(begin=BEGIN, end=END, beam=3, nbest=3, limits=Limits(most=8))
+PLAIN = SearchOptions(begin=BEGIN, end=END, beam=3, nbest=3, limits=LengthLimits(maximum=8))
 
 
-def built(outline: Outline | Sutskever | Bahdanau | Luong | ConvS2S) -> Seq2Seq:
+def built(settings: Model) -> Seq2Seq:
     """A model whose distributions are not all but flat."""
     torch.manual_seed(3)
-    model = outline.seq2seq(VOCABULARY, VOCABULARY).double().eval()
+    model = build(settings, VOCABULARY, VOCABULARY).double().eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(2)
     return model
 
 
-MODELS = {name: built(outline) for name, outline in OUTLINES.items()}
+MODELS = {name: built(settings) for name, settings in SETTINGS.items()}
 every_family = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 
 
@@ -59,23 +58,25 @@ def forced(model: Seq2Seq, source: list[int], tokens: Sequence[int]) -> list[flo
     return [float(said[place, token]) for place, token in enumerate((*tokens, END))]
 
 
-def find(model: Seq2Seq, options: Options, wish: Wish) -> list[list[Hypothesis]]:
-    return search(model, model.start(Ragged.from_list(SOURCES), options.rows), [wish] * len(SOURCES), options)
+def find(model: Seq2Seq, options: SearchOptions, requested: SentenceOptions) -> list[list[Hypothesis]]:
+    return search(model, model.start(Ragged.from_list(SOURCES), options.rows), [requested] * len(SOURCES), options)
 
 
 WAYS = {
-    "beam": (PLAIN, Wish()),
-    "greedy": (replace(PLAIN, beam=1, nbest=1), Wish()),
-    "diverse": (replace(PLAIN, beam=4, groups=2, nbest=2, diversity=0.7), Wish()),
-    "samples": (replace(PLAIN, sampling=Sampling(3, temperature=1.5)), Wish(seed=4)),
-    "wishes": (replace(PLAIN, no_repeat=2), Wish(prefix=(4, 2), phrases=((5, 3),), avoid=((2, 2),))),
+    "beam": (PLAIN, SentenceOptions()),
+    "greedy": (replace(PLAIN, beam=1, nbest=1), SentenceOptions()),
+    "diverse": (replace(PLAIN, beam=4, groups=2, nbest=2, diversity=0.7), SentenceOptions()),
+    "samples": (replace(PLAIN, sampling=SamplingOptions(temperature=1.5)), SentenceOptions(seed=4)),
+    "requests": (replace(PLAIN, no_repeat=2), SentenceOptions(prefix=(4, 2), constraints=((5, 3),), avoid=((2, 2),))),
 }
 
 
 @every_family
-@pytest.mark.parametrize(("options", "wish"), WAYS.values(), ids=WAYS.keys())
-def test_a_score_is_the_teacher_forced_log_probability(model: Seq2Seq, options: Options, wish: Wish) -> None:
-    for source, hypotheses in zip(SOURCES, find(model, options, wish), strict=True):
+@pytest.mark.parametrize(("options", "requested"), WAYS.values(), ids=WAYS.keys())
+def test_a_score_is_the_teacher_forced_log_probability(
+    model: Seq2Seq, options: SearchOptions, requested: SentenceOptions
+) -> None:
+    for source, hypotheses in zip(SOURCES, find(model, options, requested), strict=True):
         assert hypotheses
         for each in hypotheses:
             assert each.token_logprobs == pytest.approx(forced(model, source, each.tokens), rel=1e-9)
@@ -86,8 +87,8 @@ def test_a_score_is_the_teacher_forced_log_probability(model: Seq2Seq, options: 
 def test_a_beam_as_wide_as_the_tree_finds_the_best_of_all(model: Seq2Seq) -> None:
     others = [token for token in range(VOCABULARY) if token != END]
     every = [each for length in range(3) for each in itertools.product(others, repeat=length)]
-    options = replace(PLAIN, beam=len(every), nbest=len(every), length_penalty=0.0, limits=Limits(most=2))
-    for source, hypotheses in zip(SOURCES, find(model, options, Wish()), strict=True):
+    options = replace(PLAIN, beam=len(every), nbest=len(every), length_penalty=0.0, limits=LengthLimits(maximum=2))
+    for source, hypotheses in zip(SOURCES, find(model, options, SentenceOptions()), strict=True):
         totals = {each: sum(forced(model, source, each)) for each in every}
         assert {each.tokens: each.score for each in hypotheses} == pytest.approx(totals)
         assert [each.score for each in hypotheses] == pytest.approx(sorted(totals.values(), reverse=True))
@@ -97,7 +98,9 @@ def test_a_beam_as_wide_as_the_tree_finds_the_best_of_all(model: Seq2Seq) -> Non
 def test_alternatives_begin_with_what_is_most_probable_behind_the_prefix(model: Seq2Seq) -> None:
     options = branching(replace(PLAIN, nbest=1), 3)
     state = model.start(Ragged.from_list(SOURCES), options.rows)
-    for source, hypotheses in zip(SOURCES, alternatives(model, state, [Wish(prefix=(3,))] * 3, options), strict=True):
+    for source, hypotheses in zip(
+        SOURCES, alternatives(model, state, [SentenceOptions(prefix=(3,))] * 3, options), strict=True
+    ):
         with torch.no_grad():
             said = model(Ragged.from_list([source]), Ragged.from_list([[BEGIN, 3]]))[-1]
         assert [(*each.tokens, END)[1] for each in hypotheses] == said.topk(3).indices.tolist()
@@ -107,7 +110,7 @@ def test_models_of_all_families_search_together() -> None:
     members = list(MODELS.values())
     options = replace(PLAIN, length_penalty=0.0)
     state = tuple(member.start(Ragged.from_list(SOURCES), options.rows) for member in members)
-    found = explore(ensemble(members), state, [Wish()] * len(SOURCES), options)
+    found = explore(ensemble(members), state, [SentenceOptions()] * len(SOURCES), options)
     for source, (hypotheses, tree) in zip(SOURCES, found, strict=True):
         assert tree.nodes
         for each in hypotheses:

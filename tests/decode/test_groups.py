@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from tests.decode.table import BEGIN, END, Table, numbers
 from tests.decode.test_beam import PLAIN, run, seeds
 
-from regard.decode import Limits, Sampling, Wish, alternatives, branching
+from regard.decode import LengthLimits, SamplingOptions, SentenceOptions, alternatives, branching
 
 
 def diverse(table: Table, groups: int, loss: float, most: int) -> list[tuple[int, ...]]:
-    """Diverse search with one beam a group, told as one would tell it."""
+    """Diverse search with one beam a group, as a plain loop."""
     lines: list[tuple[int, ...]] = [() for _ in range(groups)]
     over = [False] * groups
     for place in range(most + 1):
@@ -30,8 +30,10 @@ def diverse(table: Table, groups: int, loss: float, most: int) -> list[tuple[int
 @given(seeds, st.integers(1, 4), st.sampled_from([0.0, 0.5, 2.0, 100.0]), st.integers(1, 6))
 def test_groups_of_one_choose_as_told(seed: int, groups: int, loss: float, most: int) -> None:
     table = Table(8, seed)
-    options = replace(PLAIN, beam=groups, nbest=groups, groups=groups, diversity=loss, limits=Limits(most=most))
-    (found,) = run(table, options, [Wish()])
+    options = replace(
+        PLAIN, beam=groups, nbest=groups, groups=groups, diversity=loss, limits=LengthLimits(maximum=most)
+    )
+    (found,) = run(table, options, [SentenceOptions()])
     assert sorted(each.tokens for each in found) == sorted(diverse(table, groups, loss, most))
 
 
@@ -39,8 +41,8 @@ def test_groups_of_one_choose_as_told(seed: int, groups: int, loss: float, most:
 def test_groups_without_a_loss_all_find_what_one_finds(seed: int, width: int) -> None:
     table = Table(5, seed)
     options = replace(PLAIN, beam=3 * width, groups=3, nbest=3)
-    alone = run(table, replace(options, beam=width, groups=1, nbest=1), [Wish()] * 2)
-    assert run(table, options, [Wish()] * 2) == [found * 3 for found in alone]
+    alone = run(table, replace(options, beam=width, groups=1, nbest=1), [SentenceOptions()] * 2)
+    assert run(table, options, [SentenceOptions()] * 2) == [found * 3 for found in alone]
 
 
 @given(seeds, st.integers(1, 3), st.integers(2, 4))
@@ -49,7 +51,7 @@ def test_diversity_changes_which_hypotheses_are_found_and_never_what_they_are_wo
 ) -> None:
     table = Table(6, seed)
     options = replace(PLAIN, beam=groups * width, groups=groups, nbest=groups, diversity=1.5, length_penalty=0.0)
-    for found in run(table, options, [Wish()] * 2):
+    for found in run(table, options, [SentenceOptions()] * 2):
         assert len(found) == groups
         assert [each.score for each in found] == pytest.approx([sum(each.token_logprobs) for each in found])
         assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
@@ -60,8 +62,8 @@ def test_diversity_changes_which_hypotheses_are_found_and_never_what_they_are_wo
 def test_diverse_sentences_do_not_see_each_other(seed: int, groups: int, sentences: int) -> None:
     table = Table(5, seed)
     options = replace(PLAIN, beam=2 * groups, groups=groups, nbest=groups, diversity=1.0)
-    together = run(table, options, [Wish()] * sentences)
-    assert together == [run(table, options, [Wish()], first)[0] for first in range(sentences)]
+    together = run(table, options, [SentenceOptions()] * sentences)
+    assert together == [run(table, options, [SentenceOptions()], first)[0] for first in range(sentences)]
 
 
 @given(seeds, st.integers(1, 4), st.integers(1, 3), st.lists(st.sampled_from([0, 2, 3, 4]), max_size=3).map(tuple))
@@ -70,29 +72,29 @@ def test_alternatives_are_the_most_probable_tokens_each_completed(
     seed: int, count: int, beam: int, prefix: tuple[int, ...]
 ) -> None:
     table, options = Table(6, seed), replace(PLAIN, beam=beam)
-    wishes = [Wish(prefix=prefix), Wish()]
+    requests = [SentenceOptions(prefix=prefix), SentenceOptions()]
     branches = branching(options, count)
-    found = alternatives(table, table.start([0, 1], branches.rows), wishes, branches)
-    for sentence, (wish, hypotheses) in enumerate(zip(wishes, found, strict=True)):
-        said = table.logprobs((seed, sentence, BEGIN, *wish.prefix))
+    found = alternatives(table, table.start([0, 1], branches.rows), requests, branches)
+    for sentence, (requested, hypotheses) in enumerate(zip(requests, found, strict=True)):
+        said = table.logprobs((seed, sentence, BEGIN, *requested.prefix))
         for token, hypothesis in zip(said.argsort(descending=True).tolist(), hypotheses, strict=False):
             if token == END:
-                assert hypothesis.tokens == wish.prefix
+                assert hypothesis.tokens == requested.prefix
             else:
-                alone = replace(wish, prefix=(*wish.prefix, token))
+                alone = replace(requested, prefix=(*requested.prefix, token))
                 assert hypothesis == run(table, options, [alone], sentence)[0][0]
         assert len(hypotheses) == count
 
 
 def test_alternatives_may_be_fewer_than_asked_for_where_there_are_fewer() -> None:
-    table, options = Table(4, 1), replace(PLAIN, banned=(2, 3), limits=Limits(least=1, most=4))
+    table, options = Table(4, 1), replace(PLAIN, banned=(2, 3), limits=LengthLimits(minimum=1, maximum=4))
     branches = branching(options, 3)
-    (found,) = alternatives(table, table.start([0], branches.rows), [Wish()], branches)
+    (found,) = alternatives(table, table.start([0], branches.rows), [SentenceOptions()], branches)
     assert [each.tokens[0] for each in found] == [0]
 
 
 def test_alternatives_are_refused_where_they_mean_nothing() -> None:
-    with pytest.raises(ValueError, match="no sampling, no groups"):
-        branching(replace(PLAIN, sampling=Sampling()), 3)
+    with pytest.raises(ValueError, match="turn sampling and groups off"):
+        branching(replace(PLAIN, sampling=SamplingOptions()), 3)
     with pytest.raises(ValueError, match="branching"):
-        alternatives(Table(), Table().start([0], 3), [Wish()], PLAIN)
+        alternatives(Table(), Table().start([0], 3), [SentenceOptions()], PLAIN)

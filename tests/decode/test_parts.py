@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.decode.test_beam import PLAIN
 
-from regard.decode import Limits, Sampling, Wish
+from regard.decode import LengthLimits, SamplingOptions, SentenceOptions
 from regard.decode.topk import BLOCK, greatest, top
 from regard.decode.trellis import ROOT, Trellis
 
@@ -49,23 +49,23 @@ def test_a_trellis_tells_how_a_row_came_to_be() -> None:
 
 
 def test_limits_relative_to_the_source_leave_room_for_what_is_asked_for() -> None:
-    limits = Limits(least=1, most=20, least_per_source=0.5, most_per_source=1.5, spare=2)
-    assert limits.of(Wish(source=4)) == (2, 8)
-    assert limits.of(Wish(source=0)) == (1, 2)
-    assert limits.of(Wish(source=100)) == (20, 20)
-    assert limits.of(Wish(source=1, prefix=(2, 3), phrases=((4, 5), (6,)))) == (1, 5)
-    assert Limits(most=9).of(Wish(source=1)) == (0, 9)
+    limits = LengthLimits(minimum=1, maximum=20, min_ratio=0.5, max_ratio=1.5, max_extra=2)
+    assert limits.bounds(SentenceOptions(source_length=4)) == (2, 8)
+    assert limits.bounds(SentenceOptions(source_length=0)) == (1, 2)
+    assert limits.bounds(SentenceOptions(source_length=100)) == (20, 20)
+    assert limits.bounds(SentenceOptions(source_length=1, prefix=(2, 3), constraints=((4, 5), (6,)))) == (1, 5)
+    assert LengthLimits(maximum=9).bounds(SentenceOptions(source_length=1)) == (0, 9)
 
 
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"beam": 4, "groups": 3}, "a beam of 4 does not divide into 3 groups"),
-        ({"beam": 0}, "a beam of 0"),
-        ({"nbest": 9}, "between 1 and 3 best, not 9"),
+        ({"beam": 4, "groups": 3}, "4 is no multiple of 3"),
+        ({"beam": 0}, "beam must be an integer of at least 1, but is 0"),
+        ({"nbest": 9}, "a beam of 3 cannot give 9 outputs"),
         ({"banned": (1,)}, "the end symbol 1 is banned"),
-        ({"coverage_penalty": -1.0}, "not negative"),
-        ({"sampling": Sampling(2), "groups": 3}, "groups are for beams"),
+        ({"coverage_penalty": -1.0}, "coverage_penalty must be a number of at least 0"),
+        ({"sampling": SamplingOptions(), "nbest": 2, "groups": 3}, "groups apply to beam search"),
     ],
 )
 def test_options_that_do_not_fit_together_are_refused(changed: dict[str, Any], said: str) -> None:
@@ -76,20 +76,19 @@ def test_options_that_do_not_fit_together_are_refused(changed: dict[str, Any], s
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"temperature": 0.0}, "above 0, not 0.0"),
-        ({"count": 0}, "0 samples"),
-        ({"top_k": 0}, "top_k is 1 or more"),
-        ({"top_p": 0.0}, "top_p is in"),
-        ({"min_p": 1.5}, "min_p in"),
+        ({"temperature": 0.0}, "temperature must be a number above 0"),
+        ({"top_k": 0}, "top_k must be an integer of at least 1"),
+        ({"top_p": 0.0}, "top_p must be a number above 0 and of at most 1"),
+        ({"min_p": 1.5}, "min_p must be"),
     ],
 )
 def test_samplings_that_are_none_are_refused(changed: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Sampling(**changed)
+        SamplingOptions(**changed)
 
 
 def test_limits_nothing_can_keep_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 5 and at most 3 tokens does not exist"):
-        Limits(least=5, most=3)
-    with pytest.raises(ValueError, match="cannot be negative"):
-        Limits(most_per_source=-1.0)
+    with pytest.raises(ValueError, match="0 <= minimum <= maximum"):
+        LengthLimits(minimum=5, maximum=3)
+    with pytest.raises(ValueError, match="must not be negative"):
+        LengthLimits(max_ratio=-1.0)

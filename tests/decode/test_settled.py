@@ -1,4 +1,4 @@
-"""While a search runs: what is final can be told, and who is no longer wanted leaves without a trace."""
+"""A running search reports what is final, and removes cancelled sentences without effect on others."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -9,20 +9,20 @@ from tests.decode.table import Table
 from tests.decode.test_beam import PLAIN, seeds
 from tests.decode.test_stream import alone
 
-from regard.decode import Hypothesis, Search, Wish
+from regard.decode import Hypothesis, IncrementalSearch, SentenceOptions
 
-WISHES = [Wish(source=4), Wish(source=2), Wish(source=6)]
+REQUESTS = [SentenceOptions(source_length=4), SentenceOptions(source_length=2), SentenceOptions(source_length=6)]
 
 
 @settings(max_examples=20)
 @given(seeds, st.integers(1, 4))
 def test_settled_tokens_only_grow_and_begin_the_best_hypothesis(seed: int, beam: int) -> None:
     table, options = Table(5, seed), replace(PLAIN, beam=beam)
-    search = Search(table, options)
-    search.add(table.start(range(len(WISHES)), options.rows), WISHES)
-    settled: dict[int, list[tuple[int, ...]]] = {number: [()] for number in range(len(WISHES))}
+    search = IncrementalSearch(table, options)
+    search.add(table.start(range(len(REQUESTS)), options.rows), REQUESTS)
+    settled: dict[int, list[tuple[int, ...]]] = {number: [()] for number in range(len(REQUESTS))}
     found: dict[int, list[Hypothesis]] = {}
-    while search.wishes:
+    while search.sentences:
         search.advance()
         for number in search.numbers:
             settled[number].append(search.settled(number))
@@ -37,17 +37,17 @@ def test_settled_tokens_only_grow_and_begin_the_best_hypothesis(seed: int, beam:
 @given(seeds, st.integers(1, 3), st.integers(0, 3), st.sets(st.integers(0, 2), max_size=3))
 def test_dropped_sentences_change_nothing_for_the_others(seed: int, beam: int, steps: int, dropped: set[int]) -> None:
     table, options = Table(5, seed), replace(PLAIN, beam=beam)
-    search = Search(table, options)
-    search.add(table.start(range(len(WISHES)), options.rows), WISHES)
+    search = IncrementalSearch(table, options)
+    search.add(table.start(range(len(REQUESTS)), options.rows), REQUESTS)
     found: dict[int, list[Hypothesis]] = {}
     for _ in range(steps):
         search.advance()
         found |= dict(search.leave())
     search.drop(dropped)
     assert not dropped & set(search.numbers)
-    while search.wishes:
+    while search.sentences:
         search.advance()
         found |= dict(search.leave())
-    expected = alone(table, options, WISHES)
+    expected = alone(table, options, REQUESTS)
     assert {number: expected[number] for number in found} == found
-    assert set(range(len(WISHES))) - dropped <= set(found)
+    assert set(range(len(REQUESTS))) - dropped <= set(found)

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from tests.decode.table import Table, TableState
 from tests.decode.test_beam import PLAIN, run, seeds
 
-from regard.decode import Hypothesis, Limits, Options, Sampling, Search, Wish, stream
+from regard.decode import (
+    Hypothesis,
+    IncrementalSearch,
+    LengthLimits,
+    SamplingOptions,
+    SearchOptions,
+    SentenceOptions,
+    stream,
+)
 
 
 class Walker:
@@ -35,27 +43,27 @@ class Joining(Walker):
 
 
 def arriving(
-    table: Table, wishes: list[Wish], sizes: list[int], options: Options
-) -> Iterator[tuple[TableState, list[Wish]]]:
+    table: Table, requests: list[SentenceOptions], sizes: list[int], options: SearchOptions
+) -> Iterator[tuple[TableState, list[SentenceOptions]]]:
     """Sentences 0, 1, …, a few at a time."""
     at = 0
     for size in sizes:
-        here = range(at, min(at + size, len(wishes)))
-        yield table.start(here, options.rows), [wishes[i] for i in here]
+        here = range(at, min(at + size, len(requests)))
+        yield table.start(here, options.rows), [requests[i] for i in here]
         at += size
 
 
-def alone(table: Table, options: Options, wishes: list[Wish]) -> list[list[Hypothesis]]:
-    return [run(table, options, [wish], first)[0] for first, wish in enumerate(wishes)]
+def alone(table: Table, options: SearchOptions, requests: list[SentenceOptions]) -> list[list[Hypothesis]]:
+    return [run(table, options, [requested], first)[0] for first, requested in enumerate(requests)]
 
 
 @st.composite
-def any_wish(draw: st.DrawFn) -> Wish:
+def any_wish(draw: st.DrawFn) -> SentenceOptions:
     token = st.sampled_from([0, 2, 3])
-    return Wish(
-        source=draw(st.integers(1, 6)),
+    return SentenceOptions(
+        source_length=draw(st.integers(1, 6)),
         prefix=draw(st.lists(token, max_size=2).map(tuple)),
-        phrases=draw(st.sampled_from([(), (), ((2, 3),)])),
+        constraints=draw(st.sampled_from([(), (), ((2, 3),)])),
         avoid=draw(st.sampled_from([(), ((0, 2),)])),
         seed=draw(st.integers(0, 9)),
     )
@@ -72,76 +80,76 @@ KINDS = [
 @given(seeds, st.lists(any_wish(), min_size=1, max_size=12), st.sampled_from(KINDS), st.integers(1, 5), st.data())
 @settings(max_examples=20)
 def test_a_full_batch_finds_what_each_sentence_finds_alone_bit_for_bit(
-    seed: int, wishes: list[Wish], kind: Options, room: int, data: st.DataObject
+    seed: int, requests: list[SentenceOptions], kind: SearchOptions, room: int, data: st.DataObject
 ) -> None:
-    table = Table(4, seed, sources=[wish.source for wish in wishes])
-    options = replace(kind, limits=Limits(most=9, most_per_source=1.0, spare=2))
-    sizes = data.draw(st.lists(st.integers(0, 3), min_size=13, max_size=13)) + [1] * len(wishes)
-    found = dict(stream(table, arriving(table, wishes, sizes, options), options, room))
-    assert [found[number] for number in range(len(wishes))] == alone(table, options, wishes)
+    table = Table(4, seed, sources=[requested.source_length for requested in requests])
+    options = replace(kind, limits=LengthLimits(maximum=9, max_ratio=1.0, max_extra=2))
+    sizes = data.draw(st.lists(st.integers(0, 3), min_size=13, max_size=13)) + [1] * len(requests)
+    found = dict(stream(table, arriving(table, requests, sizes, options), options, room))
+    assert [found[number] for number in range(len(requests))] == alone(table, options, requests)
 
 
 @given(seeds, st.integers(1, 8))
 @settings(max_examples=20)
 def test_samples_stay_the_same_in_a_stream(seed: int, sentences: int) -> None:
-    table, options = Table(5, seed), replace(PLAIN, sampling=Sampling(2))
-    wishes = [Wish(seed=seed + i) for i in range(sentences)]
-    found = dict(stream(table, arriving(table, wishes, [1] * sentences, options), options, 3))
-    assert [found[number] for number in range(sentences)] == alone(table, options, wishes)
+    table, options = Table(5, seed), replace(PLAIN, nbest=2, sampling=SamplingOptions())
+    requests = [SentenceOptions(seed=seed + i) for i in range(sentences)]
+    found = dict(stream(table, arriving(table, requests, [1] * sentences, options), options, 3))
+    assert [found[number] for number in range(sentences)] == alone(table, options, requests)
 
 
 def test_a_joiner_is_never_asked_for_more_rows_than_there_is_room_and_hardly_for_fewer() -> None:
     table, options = Table(6, 5), replace(PLAIN, beam=2)
-    wishes = [Wish() for _ in range(40)]
+    requests = [SentenceOptions() for _ in range(40)]
     joining = Joining(table)
-    found = dict(stream(joining, arriving(table, wishes, [1] * 40, options), options, room=8))
+    found = dict(stream(joining, arriving(table, requests, [1] * 40, options), options, room=8))
     assert len(found) == 40
     assert joining.widest == 16
     with_joins, table.steps = table.steps, 0
     walker = Walker(table)
-    assert dict(stream(walker, arriving(table, wishes, [8] * 5, options), options, room=8)) == found
+    assert dict(stream(walker, arriving(table, requests, [8] * 5, options), options, room=8)) == found
     assert with_joins < table.steps
 
 
 def test_a_stepper_that_joins_nothing_takes_one_arrival_after_the_other() -> None:
     table, options = Table(5, 2), replace(PLAIN, beam=2)
-    wishes = [Wish() for _ in range(7)]
+    requests = [SentenceOptions() for _ in range(7)]
     walker = Walker(table)
-    found = dict(stream(walker, arriving(table, wishes, [3, 3, 1], options), options, room=100))
-    assert [found[number] for number in range(7)] == alone(table, options, wishes)
+    found = dict(stream(walker, arriving(table, requests, [3, 3, 1], options), options, room=100))
+    assert [found[number] for number in range(7)] == alone(table, options, requests)
     assert walker.widest == 6
 
 
 def test_a_stepper_that_joins_nothing_says_so() -> None:
     table = Table(5, 2)
-    running = Search(Walker(table), PLAIN)
-    running.add(table.start([0], 3), [Wish()])
-    with pytest.raises(ValueError, match="takes no new sentences while others are on their way"):
-        running.add(table.start([1], 3), [Wish()])
+    running = IncrementalSearch(Walker(table), PLAIN)
+    running.add(table.start([0], 3), [SentenceOptions()])
+    with pytest.raises(ValueError, match="cannot take new sentences during a search"):
+        running.add(table.start([1], 3), [SentenceOptions()])
 
 
 def test_a_stepper_that_does_not_say_where_it_looks_knows_no_coverage() -> None:
-    with pytest.raises(ValueError, match="asks where the model looks"):
-        Search(Walker(Table()), replace(PLAIN, coverage_penalty=0.2))
+    with pytest.raises(ValueError, match="needs attention weights"):
+        IncrementalSearch(Walker(Table()), replace(PLAIN, coverage_penalty=0.2))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_is_done_and_waits_for_others_to_leave_with_stays_as_it_is(kind: Options) -> None:
+def test_who_is_done_and_waits_for_others_to_leave_with_stays_as_it_is(kind: SearchOptions) -> None:
     """In a wide batch those that are done leave together, so one may wait longer than it could ever have grown."""
-    wishes = [Wish(source=10), *[Wish(source=12)] * 23]
-    table = Table(4, 7, sharpness=0.2, sources=[wish.source for wish in wishes])
-    options = replace(kind, limits=Limits(most=12, least_per_source=0.9, most_per_source=1.0, spare=0))
-    running = Search(table, options)
-    running.add(table.start([0], options.rows), wishes[:1])
+    requests = [SentenceOptions(source_length=10), *[SentenceOptions(source_length=12)] * 23]
+    table = Table(4, 7, sharpness=0.2, sources=[requested.source_length for requested in requests])
+    options = replace(kind, limits=LengthLimits(maximum=12, min_ratio=0.9, max_ratio=1.0, max_extra=0))
+    running = IncrementalSearch(table, options)
+    running.add(table.start([0], options.rows), requests[:1])
     for _ in range(8):
         running.advance()
         assert running.leave() == []
-    running.add(table.start(range(1, 24), options.rows), wishes[1:])
+    running.add(table.start(range(1, 24), options.rows), requests[1:])
     found: dict[int, list[Hypothesis]] = {}
-    while running.wishes:
+    while running.sentences:
         running.advance()
         found |= dict(running.leave())
-    assert [found[number] for number in range(24)] == alone(table, options, wishes)
+    assert [found[number] for number in range(24)] == alone(table, options, requests)
 
 
 def test_nothing_arrives_and_nothing_is_found() -> None:
@@ -150,9 +158,9 @@ def test_nothing_arrives_and_nothing_is_found() -> None:
 
 def test_a_long_stream_forgets_what_is_done() -> None:
     table, options = Table(5, 9), replace(PLAIN, beam=2)
-    running = Search(table, options)
+    running = IncrementalSearch(table, options)
     for sentence in range(60):
-        running.add(table.start([sentence], 2), [Wish()])
+        running.add(table.start([sentence], 2), [SentenceOptions()])
         for _ in range(2):
             running.advance()
             running.leave()

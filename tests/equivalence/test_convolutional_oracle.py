@@ -1,4 +1,4 @@
-"""ConvS2S beside plain loops in numpy, written from Gehring et al. 2017; only the weights are shared."""
+"""ConvS2S equals plain loops in numpy, written from Gehring et al. 2017; only weights are shared."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from regard.models.convolutional.outline import ConvS2S
-from regard.nn.convolution import GatedConvolution, Window
+from regard.models.build import build
+from regard.nn.convolution import ConvolutionWindow, GatedConvolution
 from regard.nn.ragged import Layout, Ragged
 from regard.nn.tap import recording
+from regard.recipe import ConvS2S
 
 Array = NDArray[np.float64]
 Weights = dict[str, Array]
@@ -42,7 +43,7 @@ def convolved(w: Weights, name: str, xs: list[Array], behind: int, kernel: int) 
 def embedded(w: Weights, side: str, ids: list[int]) -> list[Array]:
     """Token and position, summed (§3.1)."""
     tokens, places = w[f"{side}.embedding.weight"], w[f"{side}.embedding.position.weight"]
-    return [tokens[each] + places[i] for i, each in enumerate(ids)]
+    return [tokens[token] + places[i] for i, token in enumerate(ids)]
 
 
 def attended(d: Array, zs: list[Array], es: list[Array]) -> tuple[Array, Array]:
@@ -55,8 +56,12 @@ def attended(d: Array, zs: list[Array], es: list[Array]) -> tuple[Array, Array]:
 
 
 @pytest.mark.parametrize("kernel", [1, 3, 5])
-def test_convs2s_is_the_loop(kernel: int) -> None:
-    model = ConvS2S(6, 5, encoder_layers=2, decoder_layers=2, kernel=kernel, positions=9).seq2seq(10, 10)
+def test_convs2s_equals_the_loop(kernel: int) -> None:
+    model = build(
+        ConvS2S(width=6, embedding=5, encoder_layers=2, decoder_layers=2, kernel=kernel, positions=9, tied="none"),
+        10,
+        10,
+    )
     w = randomised(model)
     es, gs = embedded(w, "encoder", SOURCE), embedded(w, "decoder", TARGET)
     xs = [linear(w, "encoder.enter", e) for e in es]
@@ -83,11 +88,11 @@ def test_convs2s_is_the_loop(kernel: int) -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("kernel", [1, 3, 5])
-def test_a_convolution_is_torchs_conv1d_and_glu_over_each_sequence(kernel: int, causal: bool) -> None:
+def test_a_convolution_equals_conv1d_and_glu_over_each_sequence(kernel: int, causal: bool) -> None:
     mine, layout = GatedConvolution(4, kernel), Layout.from_lengths([3, 0, 1, 9, 2])
     randomised(mine)
     x = torch.randn(layout.tokens, 4, dtype=torch.float64)
-    got = Ragged(mine(x, Window.of(layout, kernel, causal)), layout).to_list()
+    got = Ragged(mine(x, ConvolutionWindow.from_layout(layout, kernel, causal)), layout).to_list()
     # Their weight is (out, in, kernel); ours has the neighbours side by side.
     theirs = mine.widen.weight.view(8, kernel, 4).transpose(1, 2)
     behind = kernel - 1 if causal else kernel // 2
@@ -99,7 +104,7 @@ def test_a_convolution_is_torchs_conv1d_and_glu_over_each_sequence(kernel: int, 
 
 
 def test_positions_beyond_the_learned_ones_are_refused() -> None:
-    model = ConvS2S(6, encoder_layers=1, decoder_layers=1, positions=3).seq2seq(10, 10)
+    model = build(ConvS2S(width=6, encoder_layers=1, decoder_layers=1, positions=3, tied="none"), 10, 10)
     with pytest.raises(ValueError, match="a sequence of 4 tokens is longer than the 3 learned positions"):
         model(Ragged.from_list([[1, 2, 3, 4]]), Ragged.from_list([[1]]))
     state = model.start(Ragged.from_list([[1]]))
@@ -107,8 +112,3 @@ def test_positions_beyond_the_learned_ones_are_refused() -> None:
         _, state = model.step(torch.tensor([1]), state)
     with pytest.raises(ValueError, match="a sequence of 4 tokens is longer"):
         model.step(torch.tensor([1]), state)
-
-
-def test_a_kernel_without_a_middle_is_refused() -> None:
-    with pytest.raises(ValueError, match="a kernel of 4 has no middle"):
-        ConvS2S(6, kernel=4).seq2seq(10, 10)

@@ -1,14 +1,14 @@
-"""Equal to Hugging Face's `generate`: the same beams with the same scores from the same random Marian.
+"""Beam search equals Hugging Face's `generate`: same hypotheses and scores from the same random Marian.
 
-How theirs maps to ours:
+How their options map to ours:
 - `length_penalty` is the exponent of the number of tokens, the end counted, by which a log-probability is divided: our
   `normalise="average"`.
 - `early_stopping="never"` is our `stopping="exact"` (their bound, too, is the longest length allowed), and
   `early_stopping=True` our `"full"`. Their default, False, bounds by the current length, which loses hypotheses; we
   have no such rule. They ask whether a live hypothesis could still become one of as many as the beam is wide, whatever
   is returned: our `nbest` equal to the beam.
-- A hypothesis as long as it may be is given out by theirs without an end; ours must end there. A processor makes theirs
-  end there too, with the end's own log-probability.
+- At the maximal length, their hypotheses have no end token and ours must end. A logits processor makes theirs end there
+  too, with the log-probability of the end token.
 - Theirs casts logits to single precision, so scores agree to that, and the model is one whose beams do not all but tie.
 """
 
@@ -18,7 +18,7 @@ import pytest
 import torch
 from tests.equivalence.test_hugging_face import marian
 
-from regard.decode import Hypothesis, Limits, Options, Wish, search
+from regard.decode import Hypothesis, LengthLimits, SearchOptions, SentenceOptions, search
 from regard.models.weight_map import import_weights
 from regard.nn.ragged import Ragged
 
@@ -39,7 +39,7 @@ BEGIN, END, PAD = 0, 1, 0
 
 
 class EndAt:
-    """A processor that allows only the end where a sequence would become as long as it may be."""
+    """A logits processor that allows only the end token at the maximal length."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -53,10 +53,10 @@ class EndAt:
 
 
 def generated(batch: list[list[int]], most: int, beam: int, **options: Any) -> list[tuple[list[int], float]]:
-    """Their n best with scores, sentence by sentence."""
+    """Return their n-best hypotheses with scores, sentence by sentence."""
     source = Ragged.from_list(batch)
     with torch.no_grad():
-        said = THEIRS.generate(
+        output = THEIRS.generate(
             input_ids=source.to_padded(PAD),
             attention_mask=source.with_values(torch.ones_like(source.values)).to_padded(),
             num_beams=beam,
@@ -69,8 +69,8 @@ def generated(batch: list[list[int]], most: int, beam: int, **options: Any) -> l
             output_scores=True,
             **options,
         )
-    lines = [line[1 : line.index(END, 1)] for line in said.sequences.tolist()]
-    scores = said.sequences_scores.tolist() if beam > 1 else [0.0] * len(lines)
+    lines = [line[1 : line.index(END, 1)] for line in output.sequences.tolist()]
+    scores = output.sequences_scores.tolist() if beam > 1 else [0.0] * len(lines)
     return list(zip(lines, scores, strict=True))
 
 
@@ -81,21 +81,21 @@ def sources(seed: int) -> list[list[int]]:
     return [torch.randint(3, 17, (length,), generator=generator).tolist() for length in lengths]
 
 
-def found(seed: int, options: Options) -> list[list[Hypothesis]]:
-    """Our n best."""
+def searched(seed: int, options: SearchOptions) -> list[list[Hypothesis]]:
+    """Return our n-best hypotheses."""
     batch = sources(seed)
     with torch.no_grad():
         state = OURS.start(Ragged.from_list(batch), options.rows)
-        return search(OURS, state, [Wish(len(each)) for each in batch], options)
+        return search(OURS, state, [SentenceOptions(len(source)) for source in batch], options)
 
 
 @pytest.mark.parametrize(("stopping", "early_stopping"), [("exact", "never"), ("full", True)])
 @pytest.mark.parametrize("penalty", [0.0, 0.7, 2.0])
 @pytest.mark.parametrize(("seed", "most"), [(0, 3), (1, 6), (2, 9), (4, 20)])
-def test_beams_and_scores_are_theirs(
+def test_hypotheses_and_scores_equal_theirs(
     seed: int, most: int, penalty: float, stopping: Literal["exact", "full"], early_stopping: str | bool
 ) -> None:
-    options = Options(
+    options = SearchOptions(
         begin=BEGIN,
         end=END,
         beam=4,
@@ -103,24 +103,24 @@ def test_beams_and_scores_are_theirs(
         length_penalty=penalty,
         normalise="average",
         stopping=stopping,
-        limits=Limits(most=most),
+        limits=LengthLimits(maximum=most),
     )
-    ours = [each for nbest in found(seed, options) for each in nbest]
+    ours = [hypothesis for nbest in searched(seed, options) for hypothesis in nbest]
     theirs = generated(sources(seed), most, 4, length_penalty=penalty, early_stopping=early_stopping)
-    assert [list(each.tokens) for each in ours] == [line for line, _ in theirs]
-    assert [each.score for each in ours] == pytest.approx([score for _, score in theirs], rel=1e-5)
+    assert [list(hypothesis.tokens) for hypothesis in ours] == [line for line, _ in theirs]
+    assert [hypothesis.score for hypothesis in ours] == pytest.approx([score for _, score in theirs], rel=1e-5)
 
 
 @pytest.mark.parametrize(("seed", "most"), [(0, 3), (1, 6), (2, 9), (3, 12), (4, 20)])
-def test_greedy_is_theirs(seed: int, most: int) -> None:
-    ours = found(seed, Options(begin=BEGIN, end=END, beam=1, limits=Limits(most=most)))
+def test_greedy_search_equals_theirs(seed: int, most: int) -> None:
+    ours = searched(seed, SearchOptions(begin=BEGIN, end=END, beam=1, limits=LengthLimits(maximum=most)))
     theirs = generated(sources(seed), most, 1)
-    assert [list(each.tokens) for (each,) in ours] == [line for line, _ in theirs]
+    assert [list(hypothesis.tokens) for (hypothesis,) in ours] == [line for line, _ in theirs]
 
 
 def test_sequences_of_many_lengths_end_by_themselves() -> None:
-    """What makes the tests above tell something."""
-    options = Options(begin=BEGIN, end=END, beam=4, nbest=4, limits=Limits(most=20))
-    every = [each for seed in range(5) for nbest in found(seed, options) for each in nbest]
-    assert len({len(each.tokens) for each in every if not each.cut}) > 3
-    assert len({each.tokens for each in every}) > 30
+    """Without this, the tests above would prove little."""
+    options = SearchOptions(begin=BEGIN, end=END, beam=4, nbest=4, limits=LengthLimits(maximum=20))
+    hypotheses = [hypothesis for seed in range(5) for nbest in searched(seed, options) for hypothesis in nbest]
+    assert len({len(hypothesis.tokens) for hypothesis in hypotheses if not hypothesis.truncated}) > 3
+    assert len({hypothesis.tokens for hypothesis in hypotheses}) > 30

@@ -1,4 +1,4 @@
-"""Equal, in double precision, to Hugging Face's Marian and BART built from a configuration with random weights."""
+"""Equality, in double precision, with Hugging Face's Marian and BART, built with random weights."""
 
 import math
 from typing import Any
@@ -7,12 +7,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
-from regard.models.outline import Outline
+from regard.models.build import build
 from regard.models.seq2seq import Seq2Seq
-from regard.models.weight_map import BART, MARIAN, Rule, export_weights, import_weights
+from regard.models.transformer import Stack
+from regard.models.weight_map import BART, MARIAN, WeightRule, export_weights, import_weights
+from regard.nn.norm import make_norm
+from regard.nn.position import SinusoidalPositions
 from regard.nn.ragged import Ragged
 from regard.nn.tap import recording
+from regard.recipe import Transformer
 
 transformers = pytest.importorskip("transformers", reason="transformers, of the extra 'export', is not installed")
 
@@ -44,7 +49,7 @@ OURS: dict[str, Any] = {
 
 
 def randomised(theirs: Any) -> Any:
-    """Their model in double precision, every weight random: norms and biases begin at 1 and 0, which hides much."""
+    """Randomise every weight: norms and biases start at 1 and 0, which would hide errors."""
     torch.manual_seed(0)
     theirs = theirs.double().eval()
     with torch.no_grad():
@@ -55,45 +60,64 @@ def randomised(theirs: Any) -> Any:
     return theirs
 
 
-def marian() -> tuple[Any, Seq2Seq, tuple[Rule, ...]]:
+def stacks(model: Seq2Seq) -> list[Stack]:
+    return [stack for stack in (model.encoder, model.decoder) if isinstance(stack, Stack)]
+
+
+def with_output_bias(model: Seq2Seq) -> Seq2Seq:
+    """Give each token of the vocabulary a bias, which a recipe cannot ask for."""
+    model.output.bias = nn.Parameter(torch.zeros(VOCABULARY))
+    return model
+
+
+def like_marian(**changes: Any) -> Seq2Seq:
+    """Build our model with Marian's positions, activation function and output bias."""
+    model = with_output_bias(build(Transformer(**(OURS | changes)), VOCABULARY, VOCABULARY))
+    for stack in stacks(model):
+        stack.embedding.position = SinusoidalPositions(WIDTH, halves=True)
+        for block in stack.blocks:
+            block.feedforward.activation = nn.functional.silu
+    return model.double().eval()
+
+
+def marian() -> tuple[Any, Seq2Seq, tuple[WeightRule, ...]]:
     config = transformers.MarianConfig(**SIZES, scale_embedding=True, activation_function="swish")
     theirs = randomised(transformers.MarianMTModel(config))
     with torch.no_grad():  # their table of positions is in single precision: fill it again, by the formula
         for side in (theirs.model.encoder, theirs.model.decoder):
             for place in range(PLACES):
-                turns = [place / 10000 ** (2 * i / WIDTH) for i in range(WIDTH // 2)]
-                row = [math.sin(x) for x in turns] + [math.cos(x) for x in turns]
+                angles = [place / 10000 ** (2 * i / WIDTH) for i in range(WIDTH // 2)]
+                row = [math.sin(x) for x in angles] + [math.cos(x) for x in angles]
                 side.embed_positions.weight[place] = torch.tensor(row, dtype=torch.float64)
-    outline = Outline(**OURS, position="sinusoidal-halves", activation="silu", output_bias=True)
-    return theirs, outline.seq2seq(VOCABULARY, VOCABULARY).double().eval(), MARIAN
+    return theirs, like_marian(), MARIAN
 
 
-def bart() -> tuple[Any, Seq2Seq, tuple[Rule, ...]]:
+def bart() -> tuple[Any, Seq2Seq, tuple[WeightRule, ...]]:
     theirs = randomised(transformers.BartForConditionalGeneration(transformers.BartConfig(**SIZES)))
-    outline = Outline(
-        **OURS,
-        position="learned",
-        positions=PLACES,
-        activation="gelu",
-        embedding_norm=True,
-        scaled=False,
-        output_bias=True,
-    )
-    return theirs, outline.seq2seq(VOCABULARY, VOCABULARY).double().eval(), BART
+    chosen: dict[str, Any] = {
+        "position": "learned",
+        "positions": PLACES,
+        "activation": "gelu",
+        "scale_embedding": False,
+    }
+    ours = with_output_bias(build(Transformer(**OURS, **chosen), VOCABULARY, VOCABULARY))
+    for stack in stacks(ours):
+        stack.embedding.norm = make_norm("layer", WIDTH)
+    return theirs, ours.double().eval(), BART
 
 
 MODELS = {"marian": marian(), "bart": bart()}
 for their_model, our_model, table in MODELS.values():
     import_weights(our_model, table, their_model.state_dict())
-each = pytest.mark.parametrize(("theirs", "ours", "rules"), MODELS.values(), ids=MODELS.keys())
+each_model = pytest.mark.parametrize(("theirs", "ours", "rules"), MODELS.values(), ids=MODELS.keys())
 
 ids = st.lists(st.integers(3, VOCABULARY - 1), min_size=1, max_size=PLACES)
 pairs = st.lists(st.tuples(ids, ids), min_size=1, max_size=4)
 Pairs = list[tuple[list[int], list[int]]]
 
 
-def asked(theirs: Any, source: Ragged, target: Ragged) -> Any:
-    """What their model says of a padded batch."""
+def their_output(theirs: Any, source: Ragged, target: Ragged) -> Any:
+    """Return the output of their model for a padded batch."""
     with torch.no_grad():
         return theirs(
             input_ids=source.to_padded(),
@@ -104,27 +128,27 @@ def asked(theirs: Any, source: Ragged, target: Ragged) -> Any:
         )
 
 
-@each
+@each_model
 @given(pairs)
 @settings(max_examples=10)
-def test_logits_are_equal(theirs: Any, ours: Seq2Seq, rules: tuple[Rule, ...], batch: Pairs) -> None:
-    source, target = Ragged.from_list([one for one, _ in batch]), Ragged.from_list([other for _, other in batch])
-    expected = target.layout.unpad(asked(theirs, source, target).logits)
+def test_logits_are_equal(theirs: Any, ours: Seq2Seq, rules: tuple[WeightRule, ...], batch: Pairs) -> None:
+    source, target = (Ragged.from_list(list(side)) for side in zip(*batch, strict=True))
+    expected = target.layout.unpad(their_output(theirs, source, target).logits)
     torch.testing.assert_close(ours(source, target), expected)
 
 
-@each
+@each_model
 @given(pairs)
 @settings(max_examples=5)
-def test_attention_weights_are_equal(theirs: Any, ours: Seq2Seq, rules: tuple[Rule, ...], batch: Pairs) -> None:
-    source, target = Ragged.from_list([one for one, _ in batch]), Ragged.from_list([other for _, other in batch])
-    said = asked(theirs, source, target)
+def test_attention_weights_are_equal(theirs: Any, ours: Seq2Seq, rules: tuple[WeightRule, ...], batch: Pairs) -> None:
+    source, target = (Ragged.from_list(list(side)) for side in zip(*batch, strict=True))
+    output = their_output(theirs, source, target)
     with recording(ours, "*.weights") as seen:
         ours(source, target)
     for name, given_weights in (
-        ("encoder.layers.{}.self.weights", said.encoder_attentions),
-        ("decoder.layers.{}.self.weights", said.decoder_attentions),
-        ("decoder.layers.{}.cross.weights", said.cross_attentions),
+        ("encoder.layers.{}.self.weights", output.encoder_attentions),
+        ("decoder.layers.{}.self.weights", output.decoder_attentions),
+        ("decoder.layers.{}.cross.weights", output.cross_attentions),
     ):
         queries = source.layout if name.startswith("encoder") else target.layout
         for number, weights in enumerate(given_weights):
@@ -132,8 +156,8 @@ def test_attention_weights_are_equal(theirs: Any, ours: Seq2Seq, rules: tuple[Ru
             torch.testing.assert_close(queries.unpad(mine), queries.unpad(weights.transpose(1, 2)))
 
 
-@each
-def test_exported_weights_are_the_ones_imported(theirs: Any, ours: Seq2Seq, rules: tuple[Rule, ...]) -> None:
+@each_model
+def test_exported_weights_are_the_ones_imported(theirs: Any, ours: Seq2Seq, rules: tuple[WeightRule, ...]) -> None:
     exported, state = export_weights(ours, rules), theirs.state_dict()
     for name, weight in exported.items():
         skip = 2 if "embed_positions" in name else 0
@@ -143,20 +167,20 @@ def test_exported_weights_are_the_ones_imported(theirs: Any, ours: Seq2Seq, rule
     assert exported.keys() == kept
 
 
-def test_a_model_outlined_otherwise_is_refused() -> None:
-    ours = Outline(**OURS, position="learned").seq2seq(VOCABULARY, VOCABULARY)
-    with pytest.raises(ValueError, match=r"nothing of theirs makes .*embedding\.position\.weight"):
+def test_a_model_with_other_parameters_is_refused() -> None:
+    ours = build(Transformer(**OURS, position="learned"), VOCABULARY, VOCABULARY)
+    with pytest.raises(ValueError, match=r"no weights of theirs correspond to .*embedding\.position\.weight"):
         import_weights(ours, MARIAN, MODELS["marian"][0].state_dict())
 
 
 def test_a_model_of_another_size_is_refused() -> None:
-    ours = Outline(**{**OURS, "inner": 24}, output_bias=True).seq2seq(VOCABULARY, VOCABULARY)
-    with pytest.raises(ValueError, match=r"feedforward.* is \(24, 12\) here and \(20, 12\) there"):
+    ours = like_marian(inner=24)
+    with pytest.raises(ValueError, match=r"feedforward.* has shape \(24, 12\) in our model and \(20, 12\) in theirs"):
         import_weights(ours, MARIAN, MODELS["marian"][0].state_dict())
 
 
-def test_weights_that_are_not_there_are_named() -> None:
-    ours = Outline(**OURS, output_bias=True).seq2seq(VOCABULARY, VOCABULARY)
-    state = {name: each for name, each in MODELS["marian"][0].state_dict().items() if "fc1" not in name}
-    with pytest.raises(ValueError, match=r"is made of .*fc1.*, which their weights have not"):
+def test_missing_weights_are_an_error_that_names_them() -> None:
+    ours = like_marian()
+    state = {name: weight for name, weight in MODELS["marian"][0].state_dict().items() if "fc1" not in name}
+    with pytest.raises(ValueError, match=r"consists of .*fc1.*, which are missing from their weights"):
         import_weights(ours, MARIAN, state)

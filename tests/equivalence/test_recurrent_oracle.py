@@ -1,7 +1,7 @@
-"""The recurrent families beside plain loops in numpy, from the papers' equations; only the weights are shared."""
+"""The recurrent families equal plain loops in numpy, written from the papers' equations; only weights are shared."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -9,11 +9,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from regard.models.recurrent.outline import Bahdanau, Luong, Sutskever
+from regard.models.build import build
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.ragged import Layout, Ragged
-from regard.nn.recurrent import Recurrence
+from regard.nn.recurrent import RecurrentLayers
 from regard.nn.tap import recording, replacing
+from regard.recipe import Bahdanau, Luong, Sutskever
 
 Array = NDArray[np.float64]
 Weights = dict[str, Array]
@@ -31,7 +32,7 @@ def softmax(x: Array) -> Array:
 
 
 def randomised(model: nn.Module) -> Weights:
-    """Every weight random and none small, in double precision."""
+    """Randomise every weight, in double precision, and return them."""
     torch.manual_seed(2)
     for weight in model.double().eval().parameters():
         nn.init.normal_(weight, std=0.5)
@@ -58,7 +59,7 @@ def cell_of(w: Weights, prefix: str, suffix: str) -> Cell:
     return lstm if wh.shape[0] == 4 * wh.shape[1] else gru
 
 
-def rest(w: Weights, prefix: str) -> list[Array]:
+def initial_state(w: Weights, prefix: str) -> list[Array]:
     wh = w[f"{prefix}.weight_hh_l0"]
     return [np.zeros(wh.shape[1])] * (2 if wh.shape[0] == 4 * wh.shape[1] else 1)
 
@@ -73,10 +74,10 @@ def vectors(w: Weights, side: str, ids: list[int]) -> list[Array]:
 
 
 def read_stack(w: Weights, xs: list[Array]) -> tuple[list[Array], list[list[Array]]]:
-    """States of the top layer in the order read, and where each layer ends."""
+    """Return the states of the top layer in reading order, and the final state of each layer."""
     prefix, ends = "encoder.recurrence.cells", []
     for layer in range(layers_of(w, prefix)):
-        cell, state, out = cell_of(w, prefix, f"l{layer}"), rest(w, prefix), []
+        cell, state, out = cell_of(w, prefix, f"l{layer}"), initial_state(w, prefix), []
         for x in xs:
             state = cell(x, state)
             out.append(state[0])
@@ -93,16 +94,16 @@ def step_stack(w: Weights, x: Array, states: list[list[Array]]) -> tuple[Array, 
     return x, after
 
 
-def said(model: Seq2Seq) -> Array:
+def logits_of(model: Seq2Seq) -> Array:
     logits: Array = model(Ragged.from_list([SOURCE]), Ragged.from_list([TARGET])).detach().numpy()
     return logits
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @pytest.mark.parametrize("backwards", [True, False])
-def test_sutskever_is_the_loop(cell: str, backwards: bool) -> None:
+def test_sutskever_equals_the_loop(cell: Literal["lstm", "gru"], backwards: bool) -> None:
     """§2: the last state is where the decoder begins, and all it knows; §3.3: the source may be read from its end."""
-    model = Sutskever(7, 5, layers=3, cell=cell, backwards=backwards).seq2seq(10, 10)
+    model = build(Sutskever(width=7, embedding=5, layers=3, cell=cell, backwards=backwards, tied="none"), 10, 10)
     w = randomised(model)
     xs = vectors(w, "encoder", SOURCE)
     _, states = read_stack(w, xs[::-1] if backwards else xs)
@@ -110,7 +111,7 @@ def test_sutskever_is_the_loop(cell: str, backwards: bool) -> None:
     for y in vectors(w, "decoder", TARGET):
         top, states = step_stack(w, y, states)
         expected.append(w["output.weight"] @ top)
-    np.testing.assert_allclose(said(model), expected)
+    np.testing.assert_allclose(logits_of(model), expected)
 
 
 def soft_alignment(w: Weights, s: Array, hs: list[Array]) -> tuple[Array, Array]:
@@ -118,26 +119,26 @@ def soft_alignment(w: Weights, s: Array, hs: list[Array]) -> tuple[Array, Array]
     a = "decoder.cell.cross.score"
     wq, uk, v = w[f"{a}.from_query.weight"], w[f"{a}.from_key.weight"], w[f"{a}.outer.weight"][0]
     alpha = softmax(np.array([v @ np.tanh(wq @ s + uk @ h) for h in hs]))
-    return alpha, sum((each * h for each, h in zip(alpha, hs, strict=True)), np.zeros_like(hs[0]))
+    return alpha, sum((weight * h for weight, h in zip(alpha, hs, strict=True)), np.zeros_like(hs[0]))
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 @pytest.mark.parametrize("readout", ["maxout", "linear"])
-def test_bahdanau_is_the_loop(cell: str, readout: str) -> None:
+def test_bahdanau_equals_the_loop(cell: Literal["lstm", "gru"], readout: Literal["maxout", "linear"]) -> None:
     """§3 and appendix A of Bahdanau et al. 2015; the read-out takes s_i, as eq. 4 has it."""
-    model = Bahdanau(6, 5, cell=cell, readout=readout, readout_width=4).seq2seq(10, 10)
+    model = build(Bahdanau(width=6, embedding=5, cell=cell, readout=readout, readout_width=4, tied="none"), 10, 10)
     w = randomised(model)
     xs, prefix = vectors(w, "encoder", SOURCE), "encoder.recurrence.cells"
-    ways = []
+    directions = []
     for order, suffix in ((xs, "l0"), (xs[::-1], "l0_reverse")):
-        state, out = rest(w, prefix), []
+        state, out = initial_state(w, prefix), []
         for x in order:
             state = cell_of(w, prefix, suffix)(x, state)
             out.append(state[0])
-        ways.append(out)
-    hs = [np.concatenate(both) for both in zip(ways[0], ways[1][::-1], strict=True)]
-    first = np.tanh(w["decoder.bridge.weight"] @ ways[1][-1] + w["decoder.bridge.bias"])
-    state, expected, alphas = [first, *rest(w, prefix)[1:]], [], []
+        directions.append(out)
+    hs = [np.concatenate(pair) for pair in zip(directions[0], directions[1][::-1], strict=True)]
+    first = np.tanh(w["decoder.bridge.weight"] @ directions[1][-1] + w["decoder.bridge.bias"])
+    state, expected, alphas = [first, *initial_state(w, prefix)[1:]], [], []
     for y in vectors(w, "decoder", TARGET):
         alpha, c = soft_alignment(w, state[0], hs)  # from the state before this step
         state = cell_of(w, "decoder.cell.recurrence.cells", "l0")(np.concatenate([y, c]), state)
@@ -147,7 +148,7 @@ def test_bahdanau_is_the_loop(cell: str, readout: str) -> None:
         expected.append(w["output.weight"] @ t)
         alphas.append(alpha)
     with recording(model, "decoder.*.cross.weights") as seen:
-        np.testing.assert_allclose(said(model), expected)
+        np.testing.assert_allclose(logits_of(model), expected)
     np.testing.assert_allclose(seen["decoder.cell.cross.weights"][0][0, 0].detach(), alphas)
 
 
@@ -158,8 +159,8 @@ def score(w: Weights, kind: str, h: Array, s: Array) -> float:
         return float(h @ s)
     if kind == "bilinear":
         return float(h @ w[f"{a}.weight"] @ s)
-    both = np.concatenate([w[f"{a}.from_query.weight"], w[f"{a}.from_key.weight"]], 1)
-    return float(w[f"{a}.outer.weight"][0] @ np.tanh(both @ np.concatenate([h, s])))
+    merged = np.concatenate([w[f"{a}.from_query.weight"], w[f"{a}.from_key.weight"]], 1)
+    return float(w[f"{a}.outer.weight"][0] @ np.tanh(merged @ np.concatenate([h, s])))
 
 
 def aligned(w: Weights, kind: str, h: Array, hs: list[Array], reach: int | None) -> Array:
@@ -172,8 +173,8 @@ def aligned(w: Weights, kind: str, h: Array, hs: list[Array], reach: int | None)
     window = [j for j in range(len(hs)) if p - reach <= j <= p + reach]
     inside = softmax(np.array([score(w, kind, h, hs[j]) for j in window]))
     weights, deviation = np.zeros(len(hs)), reach / 2
-    for j, each in zip(window, inside, strict=True):
-        weights[j] = each * np.exp(-((j - p) ** 2) / (2 * deviation**2))
+    for j, weight in zip(window, inside, strict=True):
+        weights[j] = weight * np.exp(-((j - p) ** 2) / (2 * deviation**2))
     return weights
 
 
@@ -190,41 +191,41 @@ LUONGS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("told", LUONGS, ids=str)
-def test_luong_is_the_loop(told: dict[str, Any]) -> None:
+@pytest.mark.parametrize("chosen", LUONGS, ids=str)
+def test_luong_equals_the_loop(chosen: dict[str, Any]) -> None:
     """§3 of Luong et al. 2015: h̃ = tanh(W_c [c; h]) (eq. 5), fed to the next step beside its token (§3.3)."""
-    outline = Luong(6, 5, layers=2, **told)
-    model = outline.seq2seq(10, 10)
+    settings = Luong(width=6, embedding=5, layers=2, **chosen, tied="none")
+    model = build(settings, 10, 10)
     w = randomised(model)
     xs = vectors(w, "encoder", SOURCE)
-    hs, states = read_stack(w, xs[::-1] if outline.backwards else xs)
-    hs = hs[::-1] if outline.backwards else hs
+    hs, states = read_stack(w, xs[::-1] if settings.backwards else xs)
+    hs = hs[::-1] if settings.backwards else hs
     vector, expected, tables = np.zeros(6), [], []
     for y in vectors(w, "decoder", TARGET):
-        h, states = step_stack(w, np.concatenate([y, vector]) if outline.feeding else y, states)
-        weights = aligned(w, outline.score, h, hs, outline.reach)
-        c = sum((each * s for each, s in zip(weights, hs, strict=True)), np.zeros(6))
+        h, states = step_stack(w, np.concatenate([y, vector]) if settings.feeding else y, states)
+        weights = aligned(w, settings.score, h, hs, settings.reach)
+        c = sum((weight * s for weight, s in zip(weights, hs, strict=True)), np.zeros(6))
         vector = np.tanh(w["decoder.top.combine.weight"] @ np.concatenate([c, h]))
         expected.append(w["output.weight"] @ vector)
         tables.append(weights)
-    np.testing.assert_allclose(said(model), expected)
+    np.testing.assert_allclose(logits_of(model), expected)
     with recording(model, "decoder.*.cross.weights") as seen:
-        np.testing.assert_allclose(said(model), expected)
+        np.testing.assert_allclose(logits_of(model), expected)
     np.testing.assert_allclose(seen["decoder.top.cross.weights"][0][0, 0].detach(), tables)
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
-@pytest.mark.parametrize("both", [False, True])
-def test_a_recurrence_over_a_ragged_batch_is_torchs_over_each_sequence(
-    kind: type[nn.LSTM] | type[nn.GRU], both: bool
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_recurrent_layers_over_a_ragged_batch_equal_torch_over_each_sequence(
+    kind: type[nn.LSTM] | type[nn.GRU], bidirectional: bool
 ) -> None:
-    mine = Recurrence(kind.__name__.lower(), 4, 5, layers=2, both=both).double()
-    theirs = kind(4, 5, 2, bidirectional=both).double()
+    mine = RecurrentLayers(kind.__name__.lower(), 4, 5, layers=2, bidirectional=bidirectional).double()
+    theirs = kind(4, 5, 2, bidirectional=bidirectional).double()
     randomised(mine)
     theirs.load_state_dict(mine.cells.state_dict())
     layout = Layout.from_lengths([3, 0, 7, 1, 3])
     x = torch.randn(layout.tokens, 4, dtype=torch.float64)
-    states, last = mine(x, layout, mine.rest(5, x))
+    states, last = mine(x, layout, mine.initial_state(5, x))
     for row, (given, got) in enumerate(zip(Ragged(x, layout).to_list(), Ragged(states, layout).to_list(), strict=True)):
         if len(given):
             out, end = theirs(given)
@@ -236,28 +237,27 @@ def test_a_recurrence_over_a_ragged_batch_is_torchs_over_each_sequence(
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_steps_of_a_recurrence_are_the_whole_of_it(kind: str) -> None:
-    mine = Recurrence(kind, 4, 5, layers=3).double()
+def test_single_steps_equal_reading_the_whole_sequence(kind: str) -> None:
+    mine = RecurrentLayers(kind, 4, 5, layers=3).double()
     randomised(mine)
     layout = Layout.from_lengths([6])
     x = torch.randn(6, 4, dtype=torch.float64)
-    states, last = mine(x, layout, mine.rest(1, x))
-    hidden, tops = mine.rest(1, x), []
-    for each in x:
-        top, hidden = mine.step(each[None], hidden)
+    states, last = mine(x, layout, mine.initial_state(1, x))
+    hidden, tops = mine.initial_state(1, x), []
+    for token in x:
+        top, hidden = mine.step(token[None], hidden)
         tops.append(top[0])
     torch.testing.assert_close(torch.stack(tops), states)
-    for one, other in zip(hidden, last, strict=True):
-        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(hidden, last)
 
 
-def test_read_backwards_a_source_is_its_mirror_image() -> None:
-    mine = Recurrence("lstm", 4, 5).double()
+def test_reading_backwards_equals_reading_the_reversed_source() -> None:
+    mine = RecurrentLayers("lstm", 4, 5).double()
     layout = Layout.from_lengths([4, 2])
     x = torch.randn(6, 4, dtype=torch.float64)
     mirrored = torch.cat([x[:4].flip(0), x[4:].flip(0)])
-    backwards, last = mine(x, layout, mine.rest(2, x), backwards=True)
-    forwards, expected = mine(mirrored, layout, mine.rest(2, x))
+    backwards, last = mine(x, layout, mine.initial_state(2, x), backwards=True)
+    forwards, expected = mine(mirrored, layout, mine.initial_state(2, x))
     torch.testing.assert_close(backwards[:4], forwards[:4].flip(0))
     torch.testing.assert_close(backwards[4:], forwards[4:].flip(0))
     torch.testing.assert_close(last[1], expected[1])
@@ -265,27 +265,27 @@ def test_read_backwards_a_source_is_its_mirror_image() -> None:
 
 @pytest.mark.parametrize(("kind", "gates"), [("lstm", 3), ("gru", 2)])
 @pytest.mark.parametrize("backwards", [False, True])
-def test_gates_can_be_watched_and_watching_changes_nothing(kind: str, gates: int, backwards: bool) -> None:
-    mine = Recurrence(kind, 4, 5, layers=2).double()
+def test_watching_gates_changes_no_output(kind: str, gates: int, backwards: bool) -> None:
+    mine = RecurrentLayers(kind, 4, 5, layers=2).double()
     randomised(mine)
     layout = Layout.from_lengths([2, 0, 4, 1])
     x = torch.randn(7, 4, dtype=torch.float64)
-    start = tuple(torch.randn_like(each) for each in mine.rest(4, x))
+    start = tuple(torch.randn_like(state) for state in mine.initial_state(4, x))
     states, last = mine(x, layout, start, backwards)
     with recording(mine, "gates.*") as seen:
         watched, watched_last = mine(x, layout, start, backwards)
     torch.testing.assert_close(watched, states)
     torch.testing.assert_close(watched_last, last)
-    assert {name: [each.shape for each in passed] for name, passed in seen.items()} == {
+    assert {name: [gate.shape for gate in tensors] for name, tensors in seen.items()} == {
         "gates.0": [(7, gates, 5)],
         "gates.1": [(7, gates, 5)],
     }
-    # Shut for good, an LSTM's input and forget gates leave nothing; a GRU's update gate then takes the new value alone.
+    # With all gates at 0, an LSTM outputs zero; a GRU's update gate at 0 takes only the new value.
     with replacing(mine, "gates.*", lambda _, gate: gate * 0):
         shut, _ = mine(x, layout, start, backwards)
     assert bool((shut == 0).all()) == (kind == "lstm")
 
 
-def test_a_cell_nobody_knows_is_refused() -> None:
-    with pytest.raises(ValueError, match="no cell 'elman'; it may be lstm or gru"):
-        Recurrence("elman", 4, 5)
+def test_an_unknown_cell_is_an_error_with_the_choices() -> None:
+    with pytest.raises(ValueError, match="unknown recurrent cell 'elman'; choose lstm or gru"):
+        RecurrentLayers("elman", 4, 5)

@@ -12,16 +12,28 @@ import torch
 import torch._dynamo
 from torch import Tensor
 
-from regard.models.outline import Outline
+from regard.models.build import build
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.cross_entropy import smoothed_cross_entropy
 from regard.nn.ragged import Layout, Ragged
+from regard.recipe import Transformer
 
 LENGTHS = [([5, 0, 10, 40], [3, 4, 1, 9]), ([30, 2], [4, 40]), ([7] * 20, [6] * 20)]
 KINDS = {
-    "paper": Outline(64, 128, 2, 1, 1, norm_first=False),
-    "rotary, window": Outline(64, 128, 2, 2, 2, position="rotary", window=6),
-    "alibi, swiglu": Outline(64, 128, 2, 2, 2, position="alibi", activation="swiglu", norm="rms"),
+    "paper": Transformer(width=64, inner=128, heads=2, encoder_layers=1, decoder_layers=1, norm_first=False),
+    "rotary, window": Transformer(
+        width=64, inner=128, heads=2, encoder_layers=2, decoder_layers=2, position="rotary", window=6
+    ),
+    "alibi, swiglu": Transformer(
+        width=64,
+        inner=128,
+        heads=2,
+        encoder_layers=2,
+        decoder_layers=2,
+        position="alibi",
+        activation="swiglu",
+        norm="rms",
+    ),
 }
 
 
@@ -49,7 +61,7 @@ def furthest(mine: list[Tensor], expected: list[Tensor]) -> float:
 def on_this_cpu() -> dict[str, float]:
     """Distance between compiled and plain, and how often was compiled."""
     torch.manual_seed(0)
-    model = KINDS["paper"].seq2seq(50, 50).double().eval()
+    model = build(KINDS["paper"], 50, 50).double().eval()
     compiled = torch.compile(loss, backend="aot_eager", fullgraph=True, dynamic=True)
     apart = 0.0
     for source, target in ((drawn(one, "cpu"), drawn(other, "cpu")) for one, other in LENGTHS):
@@ -64,10 +76,10 @@ def on_cuda() -> dict[str, float]:
     Gradients in half precision tell little: a rounded activation may fall on the other side of the ReLU.
     """
     said = {}
-    for name, outline in KINDS.items():
+    for name, settings in KINDS.items():
         torch.manual_seed(0)
-        exact = outline.seq2seq(50, 50).double().eval()
-        model = outline.seq2seq(50, 50).cuda().eval()
+        exact = build(settings, 50, 50).double().eval()
+        model = build(settings, 50, 50).cuda().eval()
         model.load_state_dict(exact.state_dict())
         compiled = torch.compile(loss, dynamic=False)
         source, target = (drawn(lengths, "cpu") for lengths in LENGTHS[0])
@@ -81,21 +93,21 @@ def on_cuda() -> dict[str, float]:
     return said
 
 
-def told(what: str) -> dict[str, float]:
+def run_in_process(what: str) -> dict[str, float]:
     done = subprocess.run([sys.executable, __file__, what], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
 def test_batches_of_every_size_run_through_one_compiled_model() -> None:
-    said = told("on_this_cpu")
+    said = run_in_process("on_this_cpu")
     assert said["graphs"] == 1
     assert said["apart"] < 1e-12
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA")
 def test_every_kernel_on_cuda_gives_the_numbers_of_the_cpu() -> None:
-    said = told("on_cuda")
+    said = run_in_process("on_cuda")
     assert max(value for name, value in said.items() if not name.endswith("half")) < 1e-4, said
     assert max(said.values()) < 0.01, said
 

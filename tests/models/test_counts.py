@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from regard.models.cost import parameters
-from regard.models.outline import Outline
-from regard.models.recurrent.outline import Sutskever
+from regard.models.build import build
+from regard.nn.cost import count_parameters
+from regard.recipe import Sutskever, Transformer
 
 # The rows whose parameters the paper lists, in millions, and what they change of the base model.
 ROWS: dict[str, tuple[dict[str, Any], int]] = {
@@ -31,18 +31,18 @@ FITTING_BIG = 36_000
 def counted(row: str, vocabulary: int) -> int:
     """Parameters of a row's model, all embeddings in one matrix, built without giving them memory."""
     with torch.device("meta"):
-        model = Outline(norm_first=False, **ROWS[row][0]).seq2seq(vocabulary, vocabulary)
-    return sum(each.numel() for each in model.parameters())
+        model = build(Transformer(size="base", norm_first=False, **ROWS[row][0]), vocabulary, vocabulary)
+    return count_parameters(model)
 
 
 @pytest.mark.parametrize("row", ROWS)
 def test_a_models_parameters_are_the_papers_matrices_biases_and_norms(row: str) -> None:
-    outline = Outline(**ROWS[row][0])
-    d, f, h = outline.width, outline.inner, outline.heads
-    k, v = (outline.key_size or d // h) * h, (outline.value_size or d // h) * h
+    settings = Transformer(size="base", **ROWS[row][0])
+    d, f, h = settings.width, settings.inner, settings.heads
+    k, v = (settings.key_size or d // h) * h, (settings.value_size or d // h) * h
     attention, feedforward, norm = (d + 1) * (2 * k + v) + (v + 1) * d, (d + 1) * f + (f + 1) * d, 2 * d
-    encoder = outline.encoder_layers * (attention + feedforward + 2 * norm)
-    decoder = outline.decoder_layers * (2 * attention + feedforward + 3 * norm)
+    encoder = settings.encoder_layers * (attention + feedforward + 2 * norm)
+    decoder = settings.decoder_layers * (2 * attention + feedforward + 3 * norm)
     assert counted(row, STATED) == STATED * d + encoder + decoder
 
 
@@ -68,17 +68,17 @@ def test_what_a_row_differs_from_base_by_is_the_papers_whatever_the_vocabulary(r
 def test_the_number_of_heads_changes_no_count(heads: int) -> None:
     """The paper's rows (A)."""
     with torch.device("meta"):
-        model = Outline(heads=heads, norm_first=False).seq2seq(STATED, STATED)
-    assert sum(each.numel() for each in model.parameters()) == counted("base", STATED)
+        model = build(Transformer(size="base", heads=heads, norm_first=False), STATED, STATED)
+    assert count_parameters(model) == counted("base", STATED)
 
 
 def test_the_lstm_of_sutskever_has_the_384_million_parameters_its_paper_lists() -> None:
     """§3.4: 384 million, of which 64 million in the recurrences, 32 in each; 160,000 source and 80,000 target words."""
     with torch.device("meta"):
-        model = Sutskever().seq2seq(160_000, 80_000)
+        model = build(Sutskever(size="base"), 160_000, 80_000)
     in_each = [
         sum(each.numel() for name, each in side.named_parameters() if "recurrence" in name)
         for side in (model.get_submodule("encoder"), model.get_submodule("decoder"))
     ]
     assert [round(each / 1e6) for each in in_each] == [32, 32]
-    assert round(parameters(model) / 1e6) == 384
+    assert round(count_parameters(model) / 1e6) == 384

@@ -9,21 +9,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.models.convolutional.outline import ConvS2S
-from regard.models.recurrent.outline import Bahdanau, Luong, Sutskever
+from regard.models.build import build
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.cross_entropy import smoothed_cross_entropy
 from regard.nn.ragged import Layout, Ragged
+from regard.recipe import Bahdanau, ConvS2S, Luong, Model, Sutskever
 
-OUTLINES: dict[str, Sutskever | Bahdanau | Luong | ConvS2S] = {
-    "sutskever": Sutskever(32, layers=2),
-    "sutskever, gru": Sutskever(32, layers=2, cell="gru"),
-    "bahdanau": Bahdanau(32, 24, readout_width=16),
-    "luong": Luong(32, layers=2, dropout=0.0),
-    "luong, dot, not fed": Luong(32, layers=2, score="dot", feeding=False, dropout=0.0),
-    "luong, local": Luong(32, layers=1, reach=2, dropout=0.0),
-    "convs2s": ConvS2S(32, encoder_layers=2, decoder_layers=2, positions=50, dropout=0.0),
-    "convs2s, wide": ConvS2S(32, 320, encoder_layers=1, decoder_layers=1, positions=50, dropout=0.0),
+SETTINGS: dict[str, Model] = {
+    "sutskever": Sutskever(width=32, layers=2, tied="none", dropout=0.0),
+    "sutskever, gru": Sutskever(width=32, layers=2, cell="gru", tied="none", dropout=0.0),
+    "bahdanau": Bahdanau(width=32, embedding=24, readout_width=16, tied="none", dropout=0.0),
+    "luong": Luong(width=32, layers=2, dropout=0.0, tied="none"),
+    "luong, dot, not fed": Luong(width=32, layers=2, score="dot", feeding=False, dropout=0.0, tied="none"),
+    "luong, local": Luong(width=32, layers=1, reach=2, dropout=0.0, tied="none"),
+    "convs2s": ConvS2S(width=32, encoder_layers=2, decoder_layers=2, positions=50, dropout=0.0, tied="none"),
+    "convs2s, wide": ConvS2S(
+        width=32, embedding=320, encoder_layers=1, decoder_layers=1, positions=50, dropout=0.0, tied="none"
+    ),
 }
 SOURCES, TARGETS = [5, 0, 10, 40], [3, 4, 1, 9]
 
@@ -54,8 +56,8 @@ def furthest(mine: list[Tensor], expected: list[Tensor]) -> float:
 def apart(name: str) -> tuple[float, float]:
     """How far CUDA is from double precision on the CPU, in single and (the loss alone) in half precision."""
     torch.manual_seed(0)
-    exact = OUTLINES[name].seq2seq(50, 50).double()
-    model = OUTLINES[name].seq2seq(50, 50).cuda()
+    exact = build(SETTINGS[name], 50, 50).double()
+    model = build(SETTINGS[name], 50, 50).cuda()
     model.load_state_dict(exact.state_dict())
     source, target = drawn(SOURCES), drawn(TARGETS)
     expected = results(exact, source, target)
@@ -67,7 +69,7 @@ def apart(name: str) -> tuple[float, float]:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA")
-@pytest.mark.parametrize("name", OUTLINES)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_a_family_on_cuda_gives_the_numbers_of_the_cpu(name: str) -> None:
     torch.backends.cudnn.allow_tf32 = False
     single, half = apart(name)
@@ -77,5 +79,5 @@ def test_a_family_on_cuda_gives_the_numbers_of_the_cpu(name: str) -> None:
 
 if __name__ == "__main__":
     torch.backends.cudnn.allow_tf32 = False
-    for each in OUTLINES:
+    for each in SETTINGS:
         print(json.dumps({each: apart(each)}), flush=True)

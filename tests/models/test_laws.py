@@ -1,4 +1,6 @@
-"""Laws every model holds, on ragged batches of mixed lengths."""
+"""Laws that every model obeys, on ragged batches of mixed lengths."""
+
+from typing import Any
 
 import pytest
 import torch
@@ -6,61 +8,52 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.models.convolutional.outline import ConvS2S
-from regard.models.outline import Outline
-from regard.models.recurrent.outline import Bahdanau, Luong, Sutskever
+from regard.models.build import build
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.ragged import Ragged
-from regard.nn.tap import recording, taps
+from regard.nn.tap import named_taps, recording
+from regard.recipe import Bahdanau, ConvS2S, Luong, Model, Sutskever, Transformer
 
 VOCABULARY = 11
 ids = st.lists(st.integers(0, VOCABULARY - 1), max_size=7)
 pairs = st.lists(st.tuples(ids, ids), min_size=1, max_size=4)
 Pairs = list[tuple[list[int], list[int]]]
 
-TRANSFORMERS = {
-    "paper": Outline(norm_first=False),
-    "norm first": Outline(),
-    "rotary, swiglu, rms": Outline(position="rotary", activation="swiglu", norm="rms"),
-    "alibi, gelu, scale": Outline(position="alibi", activation="gelu", norm="scale", tied="decoder"),
-    "learned, window, additive": Outline(position="learned", window=2, score="additive", tied="none"),
-    "beside, bilinear": Outline(position_width=4, score="bilinear", tied="embeddings"),
-    "narrow keys, no positions": Outline(position="none", key_size=3, value_size=5, tied="outer", output_bias=True),
+SIZES: dict[str, Any] = {"width": 12, "inner": 16, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
+TRANSFORMERS: dict[str, Model] = {
+    "paper": Transformer(**SIZES, norm_first=False),
+    "norm first": Transformer(**SIZES),
+    "rotary, swiglu, rms": Transformer(**SIZES, position="rotary", activation="swiglu", norm="rms"),
+    "alibi, gelu, scale": Transformer(**SIZES, position="alibi", activation="gelu", norm="scale", tied="decoder"),
+    "learned, window, additive": Transformer(**SIZES, position="learned", window=2, score="additive", tied="none"),
+    "concatenated, bilinear": Transformer(**SIZES, position_width=4, score="bilinear", tied="embeddings"),
+    "narrow keys, no positions": Transformer(**SIZES, position="none", key_size=3, value_size=5, tied="outer"),
 }
-
-
-ANCESTORS: dict[str, Sutskever | Bahdanau | Luong | ConvS2S] = {
-    "sutskever": Sutskever(width=8, layers=2),
+OTHER_FAMILIES: dict[str, Model] = {
+    "sutskever": Sutskever(width=8, layers=2, tied="none"),
     "sutskever, gru, forwards, tied": Sutskever(width=8, layers=1, cell="gru", backwards=False, tied="all"),
-    "bahdanau": Bahdanau(width=8, embedding=6, readout_width=5),
-    "bahdanau, lstm, linear, tied": Bahdanau(
-        width=8, embedding=6, cell="lstm", readout="linear", readout_width=None, tied="all"
-    ),
-    "luong": Luong(width=8, layers=2),
-    "luong, dot, not fed, forwards": Luong(width=8, layers=2, score="dot", feeding=False, backwards=False),
-    "luong, gru, additive": Luong(width=8, embedding=5, layers=1, cell="gru", score="additive"),
+    "bahdanau": Bahdanau(width=8, embedding=6, readout_width=5, tied="none"),
+    "bahdanau, lstm, linear, tied": Bahdanau(width=8, embedding=6, cell="lstm", readout="linear", tied="all"),
+    "luong": Luong(width=8, layers=2, tied="none"),
+    "luong, dot, not fed, forwards": Luong(width=8, layers=2, score="dot", feeding=False, backwards=False, tied="none"),
+    "luong, gru, additive": Luong(width=8, embedding=5, layers=1, cell="gru", score="additive", tied="none"),
     "luong, additive, not fed": Luong(width=8, layers=1, score="additive", feeding=False, tied="decoder"),
-    "luong, local": Luong(width=8, layers=1, reach=2),
+    "luong, local": Luong(width=8, layers=1, reach=2, tied="none"),
     "luong, local, not fed": Luong(width=8, layers=1, score="scaled", feeding=False, reach=1, tied="embeddings"),
-    "convs2s": ConvS2S(width=8, encoder_layers=2, decoder_layers=2, positions=40),
-    "convs2s, wide kernel": ConvS2S(10, 6, encoder_layers=1, decoder_layers=3, kernel=5, positions=40, tied="all"),
+    "convs2s": ConvS2S(width=8, encoder_layers=2, decoder_layers=2, positions=40, tied="none"),
+    "convs2s, wide kernel": ConvS2S(
+        width=10, embedding=6, encoder_layers=1, decoder_layers=3, kernel=5, positions=40, tied="all"
+    ),
 }
 
 
-def small(outline: Outline) -> Outline:
-    """A Transformer of this kind that is quick to try."""
-    told = {**vars(outline), "width": 12, "inner": 16, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
-    return Outline(**told)
-
-
-def built(outline: Outline | Sutskever | Bahdanau | Luong | ConvS2S) -> Seq2Seq:
-    """A model in double precision."""
+def built(chosen: Model) -> Seq2Seq:
+    """Build a model in double precision."""
     torch.manual_seed(1)
-    return outline.seq2seq(VOCABULARY, VOCABULARY).double().eval()
+    return build(chosen, VOCABULARY, VOCABULARY).double().eval()
 
 
-MODELS = {name: built(small(outline)) for name, outline in TRANSFORMERS.items()}
-MODELS |= {name: built(outline) for name, outline in ANCESTORS.items()}
+MODELS = {name: built(chosen) for name, chosen in (TRANSFORMERS | OTHER_FAMILIES).items()}
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 few = settings(max_examples=8)
 
@@ -70,7 +63,7 @@ def batched(batch: Pairs) -> tuple[Ragged, Ragged]:
 
 
 def logits_of(model: Seq2Seq, batch: Pairs) -> list[Tensor]:
-    """Each pair's logits."""
+    """Return the logits of each pair."""
     source, target = batched(batch)
     return target.with_values(model(source, target)).to_list()
 
@@ -127,7 +120,7 @@ def test_watched_is_unwatched_and_every_tap_is_passed(model: Seq2Seq, batch: Pai
     silent = {name for name, passed in seen.items() if not passed and source.tokens and target.tokens}
     assert all(len(passed) == 1 for passed in seen.values() if passed)
     assert {name.rpartition(".")[2] for name in silent} <= {"place"}  # positions that are no vector pass no tap
-    assert seen.keys() == taps(model).keys()
+    assert seen.keys() == named_taps(model).keys()
 
 
 @every_model

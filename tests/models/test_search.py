@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.models.outline import Outline
+from regard.models.build import build
 from regard.models.seq2seq import Seq2Seq
-from regard.models.transformer import Stack, StackState
-from regard.nn.embedding import Output
+from regard.models.transformer import Stack, StackState, make_embedding, make_encoder
 from regard.nn.ragged import Ragged
 from regard.nn.tap import recording
+from regard.recipe import Transformer
 
 SOURCE = Ragged.from_list([[3, 4, 5], [6], [1, 2, 3, 4, 5, 6]])
 
@@ -17,14 +17,14 @@ SOURCE = Ragged.from_list([[3, 4, 5], [6], [1, 2, 3, 4, 5, 6]])
 @pytest.fixture
 def model() -> Seq2Seq:
     torch.manual_seed(0)
-    told = Outline(width=8, inner=16, heads=2, encoder_layers=1, decoder_layers=2, position="rotary")
-    return told.seq2seq(9, 9).double().eval()
+    settings = Transformer(width=8, inner=16, heads=2, encoder_layers=1, decoder_layers=2, position="rotary")
+    return build(settings, 9, 9).double().eval()
 
 
 def pointers(state: StackState) -> list[int]:
     """Where the memory's keys and values lie."""
-    kept = [seen.memory for seen in state.seen]
-    return [x.data_ptr() for each in kept if each is not None for x in (each.k_BHKE, each.v_BHKE)]
+    caches = [cache.cross_attention for cache in state.caches]
+    return [x.data_ptr() for cache in caches if cache is not None for x in (cache.k_BHKE, cache.v_BHKE)]
 
 
 def run(model: Seq2Seq, steps: list[list[int]], choices: list[list[int]], beams: int) -> Tensor:
@@ -47,7 +47,9 @@ def test_beams_that_reorder_say_what_their_histories_say(model: Seq2Seq) -> None
 def test_keys_and_values_of_the_source_are_shared_by_its_beams_and_stay_where_they_are(model: Seq2Seq) -> None:
     state = model.start(SOURCE, beams=4)
     before = pointers(state)
-    assert all(seen.memory is not None and seen.memory.k_BHKE.shape[0] == 3 for seen in state.seen)
+    assert all(
+        cache.cross_attention is not None and cache.cross_attention.k_BHKE.shape[0] == 3 for cache in state.caches
+    )
     for _ in range(3):
         _, state = model.step(torch.arange(12) % 9, state)
         state = model.select(state, torch.tensor([3, 3, 1, 0, 4, 5, 6, 7, 11, 10, 9, 8]))
@@ -97,37 +99,20 @@ def test_the_weights_of_a_step_can_be_watched_beam_by_beam(model: Seq2Seq) -> No
 
 
 @pytest.mark.parametrize("rows", [[0, 2, 1, 3, 4, 5], [2, 3, 0, 1, 4, 5], [0, 1, 2]])
-def test_rows_that_tear_a_sentence_apart_are_refused(model: Seq2Seq, rows: list[int]) -> None:
+def test_rows_that_mix_sentences_are_refused(model: Seq2Seq, rows: list[int]) -> None:
     with pytest.raises(ValueError, match="mix sentences: the 2 rows of a sentence stay together"):
         model.select(model.start(SOURCE, beams=2), torch.tensor(rows))
 
 
-def test_an_encoder_does_not_go_step_by_step(model: Seq2Seq) -> None:
+def test_an_encoder_does_not_decode_step_by_step(model: Seq2Seq) -> None:
     assert isinstance(model.encoder, Stack)
-    with pytest.raises(ValueError, match="only a causal stack goes step by step"):
+    with pytest.raises(ValueError, match="only a causal stack decodes step by step"):
         model.encoder.start(3)
 
 
-def test_a_language_model_is_the_same_stack_without_a_memory() -> None:
-    outline = Outline(width=8, inner=16, heads=2, decoder_layers=2, position="alibi")
-    embedding = outline.embedding(9)
-    stack: Stack = outline.decoder(embedding, cross=False).double().eval()
-    output = Output(8, 9, tied=embedding.weight)
-    text = Ragged.from_list([[1, 2, 3], [4, 5, 6]])
-    whole = output(stack(text))
-    state, steps = stack.start(rows=2), []
-    for column in range(3):
-        x, state = stack.step(text.to_padded()[:, column], state)
-        steps.append(output(x))
-    torch.testing.assert_close(text.layout.unpad(torch.stack(steps, 1)), whole)
-    swapped, _ = stack.step(torch.tensor([7, 8]), stack.select(state, torch.tensor([1, 0])))
-    straight, _ = stack.step(torch.tensor([8, 7]), state)
-    torch.testing.assert_close(swapped, straight.flip(0))
-
-
-def test_a_classifier_is_the_same_stack_looking_both_ways() -> None:
-    outline = Outline(width=8, inner=16, heads=2, encoder_layers=1)
-    stack = outline.encoder(outline.embedding(9)).double().eval()
+def test_a_bidirectional_stack_sees_later_tokens() -> None:
+    settings = Transformer(width=8, inner=16, heads=2, encoder_layers=1)
+    stack = make_encoder(settings, make_embedding(settings, 9)).double().eval()
     states = stack(Ragged.from_list([[1, 2, 3], [4]]))
     changed = stack(Ragged.from_list([[1, 2, 5], [4]]))
     assert bool((states[:3] != changed[:3]).any(1).all())

@@ -14,23 +14,20 @@ lengths_of_a_batch = st.lists(st.one_of(st.just(0), st.just(1), st.integers(0, 4
 
 
 def batch_of(lengths: list[int], width: int = 3) -> Ragged:
-    """A batch whose every value is distinct, so that a token in the wrong place shows."""
+    """A batch of distinct values, so that a misplaced token is noticed."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     values = torch.arange(1, sum(lengths) * width + 1, dtype=torch.float64).reshape(-1, width)
     return Ragged.from_arrays(values, offsets)
 
 
 @given(lengths_of_a_batch)
-def test_padding_and_back_gives_the_same_batch(lengths: list[int]) -> None:
+def test_padding_and_unpadding_returns_the_same_batch(lengths: list[int]) -> None:
     batch = batch_of(lengths)
-    again = Ragged.from_padded(batch.to_padded(-1), batch.lengths_B)
-    assert torch.equal(again.values, batch.values)
-    assert torch.equal(again.offsets, batch.offsets)
-    assert again.longest == batch.longest
+    assert torch.equal(batch.layout.unpad(batch.to_padded(-1)), batch.values)
 
 
 @given(lengths_of_a_batch)
-def test_a_padded_row_holds_its_sequence_and_then_only_the_filling(lengths: list[int]) -> None:
+def test_a_padded_row_holds_its_sequence_and_then_only_padding(lengths: list[int]) -> None:
     batch = batch_of(lengths)
     padded = batch.to_padded(-1)
     assert padded.shape == (len(lengths), max(lengths), 3)
@@ -42,18 +39,18 @@ def test_a_padded_row_holds_its_sequence_and_then_only_the_filling(lengths: list
 @given(lengths_of_a_batch)
 def test_every_token_knows_its_sequence_and_its_position(lengths: list[int]) -> None:
     batch = batch_of(lengths)
-    told = [(number, position) for number, length in enumerate(lengths) for position in range(length)]
-    assert list(zip(batch.sequence_N.tolist(), batch.position_N.tolist(), strict=True)) == told
+    expected = [(number, position) for number, length in enumerate(lengths) for position in range(length)]
+    assert list(zip(batch.sequence_N.tolist(), batch.position_N.tolist(), strict=True)) == expected
     assert batch.lengths_B.tolist() == lengths
     assert (len(batch), batch.tokens, batch.longest) == (len(lengths), sum(lengths), max(lengths))
 
 
 @given(lengths_of_a_batch)
-def test_a_list_of_sequences_and_back_gives_the_same_list(lengths: list[int]) -> None:
+def test_a_list_of_sequences_survives_a_round_trip(lengths: list[int]) -> None:
     sequences = batch_of(lengths).to_list()
     again = Ragged.from_list(sequences).to_list()
     assert len(again) == len(sequences)
-    assert all(torch.equal(one, other) for one, other in zip(again, sequences, strict=True))
+    assert all(map(torch.equal, again, sequences))
 
 
 @given(lengths_of_a_batch)
@@ -68,7 +65,7 @@ def test_lists_of_ids_become_int64_and_may_be_empty() -> None:
     assert batch.to_padded(0).tolist() == [[5, 6], [0, 0], [7, 0]]
 
 
-def test_other_values_share_the_layout_instead_of_computing_it_again() -> None:
+def test_other_values_share_the_layout() -> None:
     batch = batch_of([2, 0, 3])
     other = batch.with_values(torch.zeros(5))
     assert other.layout is batch.layout
@@ -80,14 +77,14 @@ def test_a_batch_already_on_the_device_keeps_its_layout() -> None:
     assert batch.to("cpu").layout is batch.layout
 
 
-def test_a_layout_can_be_laid_out_on_another_device_without_reading_its_values() -> None:
+def test_a_layout_moves_to_another_device_without_reading_its_values() -> None:
     moved = batch_of([2, 0, 3]).to("meta")
     assert {moved.values.device.type, moved.sequence_N.device.type, moved.lengths_B.device.type} == {"meta"}
     assert (moved.tokens, moved.longest, len(moved)) == (5, 3, 3)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="page-locked memory needs CUDA")
-def test_a_pinned_batch_arrives_on_the_device_whole() -> None:
+def test_a_pinned_batch_is_copied_to_the_device() -> None:
     batch = batch_of([2, 0, 3])
     moved = batch.pin_memory().to("cuda", non_blocking=True)
     assert batch.pin_memory().values.is_pinned()
@@ -95,7 +92,7 @@ def test_a_pinned_batch_arrives_on_the_device_whole() -> None:
     assert torch.equal(moved.position_N.cpu(), batch.position_N)
 
 
-def test_gradients_flow_through_padding_and_back() -> None:
+def test_gradients_flow_through_padding_and_unpadding() -> None:
     batch = batch_of([2, 0, 3])
     values = batch.values.clone().requires_grad_()
     total = batch.layout.unpad(batch.with_values(values).to_padded() ** 2).sum()
@@ -104,47 +101,41 @@ def test_gradients_flow_through_padding_and_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offsets", "complaint"),
+    ("offsets", "message"),
     [
         (np.array([0]), "at least one sequence"),
         (np.array([], np.int64), "at least one sequence"),
-        (np.array([1, 5]), "first offset is 0, not 1"),
+        (np.array([1, 5]), "first offset must be 0, got 1"),
         (np.array([0, 4, 3, 5]), "offset 2 is 3 after 4"),
-        (np.array([0, 4]), "5 values do not fit a layout of 4 tokens"),
-        (np.array([0, 6]), "5 values do not fit a layout of 6 tokens"),
-        (np.array([0.0, 5.0]), "not float64"),
-        (np.array([0, 5], np.uint16), "not uint16"),
-        (np.array([[0, 5]]), r"not of shape \(1, 2\)"),
+        (np.array([0, 4]), "got 5 values for a layout of 4 tokens"),
+        (np.array([0, 6]), "got 5 values for a layout of 6 tokens"),
+        (np.array([0.0, 5.0]), "got float64"),
+        (np.array([0, 5], np.uint16), "got uint16"),
+        (np.array([[0, 5]]), r"got shape \(1, 2\)"),
     ],
 )
-def test_bad_offsets_are_named(offsets: np.ndarray, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
+def test_invalid_offsets_are_an_error_that_says_why(offsets: np.ndarray, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Ragged.from_arrays(torch.zeros(5), offsets)
 
 
-def test_a_batch_beyond_what_an_offset_can_count_is_refused() -> None:
-    with pytest.raises(ValueError, match="at most 2147483647 tokens, not 2147483648"):
+def test_a_batch_with_more_tokens_than_int32_counts_is_refused() -> None:
+    with pytest.raises(ValueError, match="at most 2147483647 tokens, got 2147483648"):
         Layout.from_offsets(np.array([0, 2**31]))
 
 
-def test_a_negative_length_is_named() -> None:
+def test_a_negative_length_is_an_error_that_names_it() -> None:
     with pytest.raises(ValueError, match="sequence 1 has -2"):
         Layout.from_lengths([3, -2])
 
 
-@pytest.mark.parametrize(("rows", "lengths"), [(2, [1, 2, 1]), (2, [1, 4])])
-def test_lengths_that_do_not_fit_the_padded_rows_are_refused(rows: int, lengths: list[int]) -> None:
-    with pytest.raises(ValueError, match=f"do not fit {rows} rows of 3"):
-        Ragged.from_padded(torch.zeros(rows, 3), lengths)
-
-
-def test_no_sequences_at_all_are_refused() -> None:
+def test_an_empty_batch_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one sequence"):
         Ragged.from_list(list[list[int]]())
 
 
 def double_each_sequences_mean(batch: Ragged) -> tuple[Ragged, torch.Tensor]:
-    """Uses all a layout knows: padding, positions, sequence numbers, lengths."""
+    """A function that uses padding, positions, sequence numbers and lengths."""
     moved = batch.with_values(batch.values * 2 + batch.position_N[:, None])
     padded_BTD = moved.to_padded()
     mean_BD = padded_BTD.sum(1) / batch.lengths_B[:, None].clamp(min=1)
@@ -162,8 +153,8 @@ def graphs_compiled_for(batches: list[Ragged]) -> int:
     return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 
 
-def test_batches_of_every_size_run_through_one_compiled_function() -> None:
-    # A process of its own, because the wrappers that check shapes under pytest cannot be compiled.
+def test_batches_of_every_size_share_one_compiled_graph() -> None:
+    # In a separate process, because the wrappers that check shapes under pytest cannot be compiled.
     done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "1"
@@ -171,14 +162,16 @@ def test_batches_of_every_size_run_through_one_compiled_function() -> None:
 
 if __name__ == "__main__":
     print(
-        graphs_compiled_for([batch_of(each) for each in ([6, 1, 2, 1], [5, 0, 1, 9, 7], [2] * 7, [30, 4], [0, 6, 1])])
+        graphs_compiled_for(
+            [batch_of(lengths) for lengths in ([6, 1, 2, 1], [5, 0, 1, 9, 7], [2] * 7, [30, 4], [0, 6, 1])]
+        )
     )
 
 
-def test_a_batch_followed_by_itself_is_a_batch() -> None:
+def test_a_repeated_batch_equals_one_built_from_the_repeated_list() -> None:
     batch = Ragged.from_list([[3, 4], [], [5]])
-    twice, expected = batch.twice(), Ragged.from_list([[3, 4], [], [5], [3, 4], [], [5]])
-    assert torch.equal(twice.values, expected.values)
+    repeated, expected = batch.repeated(), Ragged.from_list([[3, 4], [], [5], [3, 4], [], [5]])
+    assert torch.equal(repeated.values, expected.values)
     for name in ("lengths_B", "offsets", "sequence_N", "position_N"):
-        assert torch.equal(getattr(twice.layout, name), getattr(expected.layout, name)), name
-    assert twice.longest == expected.longest
+        assert torch.equal(getattr(repeated.layout, name), getattr(expected.layout, name)), name
+    assert repeated.longest == expected.longest

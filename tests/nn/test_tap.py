@@ -2,11 +2,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.nn.tap import Tap, recording, replacing, taps
+from regard.nn.tap import Tap, named_taps, recording, replacing
 
 
 class Doubler(nn.Module):
-    """Doubles twice, with a tap behind each time."""
+    """Double the input twice, with a tap after each time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,109 +24,109 @@ def model() -> nn.Sequential:
 ONE = torch.ones(1)
 
 
-def test_recording_sees_what_passes_each_tap_by_name() -> None:
-    both = model()
-    with recording(both, "*.once") as seen:
-        both(ONE)
-    assert {name: [float(x) for x in passed] for name, passed in seen.items()} == {"0.once": [2.0], "1.once": [8.0]}
+def test_recording_collects_tensors_by_the_name_of_their_tap() -> None:
+    network = model()
+    with recording(network, "*.once") as seen:
+        network(ONE)
+    assert {name: [float(x) for x in tensors] for name, tensors in seen.items()} == {"0.once": [2.0], "1.once": [8.0]}
 
 
-def test_each_pass_is_recorded_in_its_turn() -> None:
-    both = model()
-    with recording(both, "0.once") as seen:
-        both(ONE)
-        both(3 * ONE)
+def test_each_forward_pass_is_recorded_in_order() -> None:
+    network = model()
+    with recording(network, "0.once") as seen:
+        network(ONE)
+        network(3 * ONE)
     assert [float(x) for x in seen["0.once"]] == [2.0, 6.0]
 
 
-def test_nothing_is_recorded_once_the_context_is_over() -> None:
-    both = model()
-    with recording(both, "*") as seen:
+def test_nothing_is_recorded_after_the_context() -> None:
+    network = model()
+    with recording(network, "*") as seen:
         pass
-    both(ONE)
-    assert all(passed == [] for passed in seen.values())
-    assert not any(tap.watched for tap in taps(both).values())
+    network(ONE)
+    assert all(tensors == [] for tensors in seen.values())
+    assert not any(tap.watched for tap in named_taps(network).values())
 
 
-def test_replacing_changes_what_goes_on() -> None:
-    both = model()
-    with replacing(both, "0.twice", lambda _name, x: torch.zeros_like(x)):
-        assert float(both(ONE)) == 0
-    assert float(both(ONE)) == 16
+def test_replacing_changes_the_tensor_that_goes_on() -> None:
+    network = model()
+    with replacing(network, "0.twice", lambda _name, x: torch.zeros_like(x)):
+        assert float(network(ONE)) == 0
+    assert float(network(ONE)) == 16
 
 
-def test_a_replacement_is_told_which_tap_it_stands_at() -> None:
-    both, told = model(), []
+def test_a_replacement_receives_the_name_of_its_tap() -> None:
+    network, names = model(), []
 
     def listen(name: str, x: Tensor) -> Tensor:
-        told.append(name)
+        names.append(name)
         return x
 
-    with replacing(both, "1.*", listen):
-        both(ONE)
-    assert told == ["1.once", "1.twice"]
+    with replacing(network, "1.*", listen):
+        network(ONE)
+    assert names == ["1.once", "1.twice"]
 
 
-def test_contexts_nest_and_the_inner_one_sees_what_the_outer_one_made() -> None:
-    both = model()
-    with replacing(both, "0.once", lambda _name, x: x + 1), recording(both, "0.*") as seen:
-        both(ONE)
+def test_contexts_nest_and_the_inner_one_sees_the_outer_replacement() -> None:
+    network = model()
+    with replacing(network, "0.once", lambda _name, x: x + 1), recording(network, "0.*") as seen:
+        network(ONE)
     assert [float(seen[name][0]) for name in ("0.once", "0.twice")] == [3.0, 6.0]
 
 
-def test_the_same_tap_can_be_recorded_twice_at_once_and_each_ends_by_itself() -> None:
-    both = model()
-    with recording(both, "0.once") as outer:
-        with recording(both, "0.once") as inner:
-            both(ONE)
-        both(ONE)
+def test_a_tap_can_be_recorded_twice_at_once() -> None:
+    network = model()
+    with recording(network, "0.once") as outer:
+        with recording(network, "0.once") as inner:
+            network(ONE)
+        network(ONE)
     assert (len(outer["0.once"]), len(inner["0.once"])) == (2, 1)
 
 
-def test_an_exception_inside_leaves_no_watcher_behind() -> None:
-    both = model()
-    with pytest.raises(ZeroDivisionError), recording(both, "*"):
+def test_an_exception_inside_the_context_removes_the_hooks() -> None:
+    network = model()
+    with pytest.raises(ZeroDivisionError), recording(network, "*"):
         raise ZeroDivisionError
-    assert not any(tap.watched for tap in taps(both).values())
+    assert not any(tap.watched for tap in named_taps(network).values())
 
 
-def test_a_pattern_that_matches_nothing_is_an_error_that_names_what_is_near() -> None:
-    with pytest.raises(ValueError, match=r"no tap of this model matches '0.onse'; near it are .*0\.once"):
+def test_a_pattern_without_a_match_is_an_error_with_similar_names() -> None:
+    with pytest.raises(ValueError, match=r"no tap of this model matches '0.onse'; similar names are .*0\.once"):
         recording(model(), "0.onse").__enter__()
 
 
-def test_a_model_without_taps_says_so() -> None:
-    with pytest.raises(ValueError, match="none at all"):
+def test_a_model_without_taps_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no taps at all"):
         recording(nn.Linear(1, 1), "*").__enter__()
 
 
 def test_a_replacement_of_another_shape_is_refused() -> None:
-    both = model()
-    with replacing(both, "0.once", lambda _name, x: x[None]), pytest.raises(ValueError, match=r"'0.once'.*\(1,\)"):
-        both(ONE)
+    network = model()
+    with replacing(network, "0.once", lambda _name, x: x[None]), pytest.raises(ValueError, match=r"'0.once'.*\(1,\)"):
+        network(ONE)
 
 
-def test_a_compiled_model_refuses_to_be_watched() -> None:
+def test_a_compiled_model_cannot_be_recorded() -> None:
     compiled = torch.compile(model(), backend="eager")
     assert isinstance(compiled, nn.Module)
     with pytest.raises(ValueError, match="it is compiled"):
         recording(compiled, "*").__enter__()
 
 
-def test_a_model_with_a_part_compiled_in_place_refuses_to_be_watched() -> None:
-    both = model()
-    both[1].compile(backend="eager")
-    with pytest.raises(ValueError, match="part '1' is compiled"):
-        replacing(both, "0.*", lambda _name, x: x).__enter__()
+def test_a_model_with_a_compiled_module_cannot_be_changed() -> None:
+    network = model()
+    network[1].compile(backend="eager")
+    with pytest.raises(ValueError, match="its module '1' is compiled"):
+        replacing(network, "0.*", lambda _name, x: x).__enter__()
 
 
-def test_what_is_recorded_carries_gradients() -> None:
-    both, x = model(), torch.ones(1, requires_grad=True)
-    with recording(both, "0.once") as seen:
-        both(x)
+def test_recorded_tensors_carry_gradients() -> None:
+    network, x = model(), torch.ones(1, requires_grad=True)
+    with recording(network, "0.once") as seen:
+        network(x)
     (gradient,) = torch.autograd.grad(seen["0.once"][0].sum(), x)
     assert float(gradient) == 2
 
 
-def test_an_unwatched_tap_hands_on_the_very_same_tensor() -> None:
+def test_a_tap_without_hooks_returns_its_input() -> None:
     assert Tap()(ONE) is ONE

@@ -14,11 +14,9 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from regard.plot import (
-    Branch,
-    Growth,
-    Numbers,
-    Panel,
-    Quality,
+    BeamNode,
+    CurvePanel,
+    HeadNumbers,
     Series,
     alignment,
     beam,
@@ -38,7 +36,7 @@ SOURCE = ["I", "can", "go", "alone"]
 GERMAN = ["Ich", "kann", "allein", "gehen"]
 ARABIC = ["أستطيع", "الذهاب", "وحيداً"]
 GOLD = Alignment(frozenset({(0, 0), (1, 1), (2, 3)}), frozenset({(3, 2)}))
-TREE = [Branch("<s>", None, 0.0, "alive"), Branch("Ich", 0, -0.5, "finished"), Branch("Du", 0, -2.0, "pruned")]
+TREE = [BeamNode("<s>", None, 0.0, "alive"), BeamNode("Ich", 0, -0.5, "finished"), BeamNode("Du", 0, -2.0, "pruned")]
 
 
 def weights(rows: int, columns: int) -> NDArray[np.float64]:
@@ -53,31 +51,33 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "lines": lambda: lines(weights(3, 4), SOURCE, ARABIC),
     "heads": lambda: heads(np.stack([[weights(4, 4)] * 3] * 2), SOURCE, GERMAN),
     "positions": lambda: positions(np.sin(np.outer(np.arange(9), np.arange(6)))),
-    "curves": lambda: curves([Panel("loss", [Series("training", [1, 2, 3], [3.0, 2.0, 1.0])])]),
+    "curves": lambda: curves([CurvePanel("loss", [Series("training", [1, 2, 3], [3.0, 2.0, 1.0])])]),
     "beam": lambda: beam(TREE),
-    "growth": lambda: growth([Growth("seconds", [Series("a", [32, 64], [1e-3, 4e-3])], "length n", [(48.0, "n = d")])]),
-    "lengths": lambda: lengths(["1–4", "5–9"], [3.0, 7.0], [Quality("one vector", [90.0, 40.0])], "BLEU"),
+    "growth": lambda: growth(
+        [CurvePanel("seconds", [Series("a", [32, 64], [1e-3, 4e-3])], "length n", marks=[(48.0, "n = d")])]
+    ),
+    "lengths": lambda: lengths(["1–4", "5–9"], [3.0, 7.0], {"one vector": [90.0, 40.0]}, "BLEU"),
 }
 
 
 @pytest.mark.parametrize(
     ("name", "suffix"), [*((name, "svg") for name in FIGURES), ("alignment", "png"), ("lines", "pdf")]
 )
-def test_a_figure_drawn_twice_is_the_same_file(tmp_path: Path, name: str, suffix: str) -> None:
-    first, second = (save(FIGURES[name](), tmp_path / f"{each}.{suffix}").read_bytes() for each in "ab")
+def test_drawing_a_figure_twice_gives_the_same_file(tmp_path: Path, name: str, suffix: str) -> None:
+    first, second = (save(FIGURES[name](), tmp_path / f"{stem}.{suffix}").read_bytes() for stem in "ab")
     assert first == second
     assert first[:5] == {"png": b"\x89PNG\r", "svg": b"<?xml", "pdf": b"%PDF-"}[suffix]
 
 
-def test_another_suffix_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+def test_an_unknown_suffix_is_refused_and_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(
-        ValueError, match=r"figure\.jpg: a figure is written by its suffix; end it in \.png, \.svg, \.pdf"
+        ValueError, match=r"figure\.jpg: unknown format of a figure; use one of the suffixes \.png, \.svg, \.pdf"
     ):
         save(FIGURES["curves"](), tmp_path / "figure.jpg")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_figure_leaves_no_trace_in_pyplot(tmp_path: Path) -> None:
+def test_figures_leave_the_state_of_pyplot_alone(tmp_path: Path) -> None:
     before = dict(matplotlib.rcParams)
     save(FIGURES["alignment"](), tmp_path / "a.svg")
     assert dict(matplotlib.rcParams) == before
@@ -86,7 +86,7 @@ def test_a_figure_leaves_no_trace_in_pyplot(tmp_path: Path) -> None:
     assert pyplot.get_fignums() == []
 
 
-def test_the_brightest_cell_stands_where_the_largest_weight_is() -> None:
+def test_the_brightest_cell_is_at_the_largest_weight() -> None:
     figure = alignment(np.eye(4)[[0, 1, 3, 2]], SOURCE, GERMAN)
     stream = io.BytesIO()
     figure.savefig(stream, format="png")
@@ -100,7 +100,7 @@ def test_the_brightest_cell_stands_where_the_largest_weight_is() -> None:
     assert bright == {(0, 0), (1, 1), (2, 3), (3, 2)}
 
 
-def test_the_colour_bar_tells_the_true_range() -> None:
+def test_the_colour_bar_shows_the_true_range() -> None:
     drawn = weights(4, 4)
     bar = alignment(drawn, SOURCE, GERMAN).axes[1]
     assert bar.get_ylim() == pytest.approx((0.0, drawn.max()))
@@ -149,20 +149,20 @@ def test_weights_that_do_not_fit_the_words_are_refused(bad: NDArray[np.float64])
         alignment(bad, SOURCE, GERMAN)
 
 
-def test_weights_of_another_rank_are_refused() -> None:
+def test_arrays_of_wrong_dimensions_are_refused() -> None:
     with pytest.raises(ValueError, match=r"\(layers, heads, target, source\)"):
         heads(weights(4, 4), SOURCE, GERMAN)
-    with pytest.raises(ValueError, match="a row for each position"):
+    with pytest.raises(ValueError, match="one row per position"):
         positions([1.0, 2.0])
     with pytest.raises(ValueError, match="nothing to draw"):
         alignment(np.zeros((0, 4)), SOURCE, [])
 
 
-def test_dollar_signs_make_no_formula() -> None:
+def test_dollar_signs_start_no_formula() -> None:
     assert render(alignment([[1.0]], ["$x_1$"], [r"$\nonsense{$"]), "svg")
 
 
-def test_letters_without_a_font_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_characters_without_a_font_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     rune = "\U00016a0b"  # hardly any font has Bamum's supplement or Mro
     with caplog.at_level(logging.WARNING):
         render(alignment([[1.0]], [rune], ["x"]), "png")
@@ -171,13 +171,13 @@ def test_letters_without_a_font_are_said_once(caplog: pytest.LogCaptureFixture) 
     assert "no installed font has 1 of the characters" in caplog.text
 
 
-def test_a_curve_shows_gaps_for_what_is_no_number() -> None:
-    figure = curves([Panel("loss", [Series("training", [1, 2, 3], [3.0, float("inf"), 1.0])])])
+def test_a_curve_has_gaps_at_values_that_are_not_finite() -> None:
+    figure = curves([CurvePanel("loss", [Series("training", [1, 2, 3], [3.0, float("inf"), 1.0])])])
     assert np.isnan(np.asarray(figure.axes[0].lines[0].get_ydata())).tolist() == [False, True, False]
 
 
-def test_curves_are_told_apart_by_more_than_colour() -> None:
-    figure = curves([Panel("loss", [Series(name, [1, 2], [3.0, 1.0]) for name in "abcdef"])])
+def test_curves_differ_in_more_than_colour() -> None:
+    figure = curves([CurvePanel("loss", [Series(name, [1, 2], [3.0, 1.0]) for name in "abcdef"])])
     drawn = figure.axes[0].lines
     assert len({line.get_color() for line in drawn}) == len(drawn)
     assert len({str(line._dash_pattern) for line in drawn}) == len(drawn)  # type: ignore[attr-defined]
@@ -186,41 +186,41 @@ def test_curves_are_told_apart_by_more_than_colour() -> None:
 def test_nothing_to_draw_is_an_error() -> None:
     with pytest.raises(ValueError, match="no series"):
         curves([])
-    with pytest.raises(ValueError, match="no branch"):
+    with pytest.raises(ValueError, match="no node"):
         beam([])
-    with pytest.raises(ValueError, match="2 places but 1 values"):
+    with pytest.raises(ValueError, match="2 x values but 1 y values"):
         Series("a", [1, 2], [1.0])
 
 
-def test_a_branch_grows_from_one_before_it() -> None:
-    with pytest.raises(ValueError, match="a parent stands before its children"):
-        beam([Branch("a", 1, 0.0, "alive"), Branch("b", None, 0.0, "alive")])
+def test_a_parent_must_come_before_its_children() -> None:
+    with pytest.raises(ValueError, match="a parent must come before its children"):
+        beam([BeamNode("a", 1, 0.0, "alive"), BeamNode("b", None, 0.0, "alive")])
 
 
-def test_all_ink_of_a_picture_can_be_recoloured_by_a_page() -> None:
+def test_a_page_can_recolour_all_text_and_lines() -> None:
     for figure in (FIGURES["curves"](), FIGURES["alignment"]()):
-        text = render(figure, "svg", clear=True).decode()
+        text = render(figure, "svg", transparent=True).decode()
         assert INK in text
         assert not re.search(r"fill: ?#000|stroke: ?#000", text)
 
 
-def test_a_slope_on_logarithmic_axes_is_an_exponent() -> None:
-    figure = growth([Growth("seconds", [Series("square", [2, 4, 8], [4.0, 16.0, 64.0])], "n")])
+def test_growth_has_logarithmic_axes() -> None:
+    figure = growth([CurvePanel("seconds", [Series("square", [2, 4, 8], [4.0, 16.0, 64.0])], "n")])
     axes = figure.axes[0]
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
 
 
-def test_a_cost_of_nothing_has_no_logarithm() -> None:
-    with pytest.raises(ValueError, match="'idle' has a value that is not above zero"):
-        growth([Growth("seconds", [Series("idle", [2, 4], [0.0, 1.0])], "n")])
+def test_a_cost_of_zero_is_an_error() -> None:
+    with pytest.raises(ValueError, match="'idle' has a value that is not positive"):
+        growth([CurvePanel("seconds", [Series("idle", [2, 4], [0.0, 1.0])], "n")])
 
 
-def test_a_system_without_a_score_for_every_length_is_refused_by_name() -> None:
+def test_a_system_without_a_score_for_every_length_is_an_error_that_names_it() -> None:
     with pytest.raises(ValueError, match="one vector has 1 scores for 2 groups"):
-        lengths(["1–4", "5–9"], [3.0, 7.0], [Quality("one vector", [90.0])], "BLEU")
+        lengths(["1–4", "5–9"], [3.0, 7.0], {"one vector": [90.0]}, "BLEU")
 
 
-def test_a_logarithm_shows_small_weights_and_its_bar_says_what_lies_below() -> None:
+def test_a_logarithmic_scale_covers_small_weights_down_to_its_limit() -> None:
     drawn = np.array([[0.9, 0.1], [0.999, 0.00001]])
     bar = alignment(drawn, ["a", "b"], ["c", "d"], scale="log").axes[1]
     assert bar.get_yscale() == "log"
@@ -229,41 +229,49 @@ def test_a_logarithm_shows_small_weights_and_its_bar_says_what_lies_below() -> N
     assert everything.get_ylim() == pytest.approx((0.1, 0.9))
 
 
-def test_a_sheet_of_heads_counts_those_it_was_told_from_one() -> None:
-    figure = heads(np.stack([[weights(4, 4)] * 2]), SOURCE, GERMAN, Numbers([3], [0, 5]))
+def test_given_head_numbers_are_labelled_counting_from_one() -> None:
+    figure = heads(np.stack([[weights(4, 4)] * 2]), SOURCE, GERMAN, HeadNumbers([3], [0, 5]))
     assert [axes.get_title() for axes in figure.axes[:2]] == ["head 1", "head 6"]
     assert figure.axes[0].get_ylabel() == "layer 4"
 
 
-def test_words_too_small_to_be_read_give_way_to_their_places() -> None:
+def test_illegible_words_are_replaced_by_their_positions() -> None:
     figure = heads(np.stack([[weights(90, 90)] * 16]), ["word"] * 90, ["Wort"] * 90)
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["20", "40", "60", "80"]
 
 
 @pytest.mark.parametrize("words", [40, 100])
-def test_a_long_sentence_runs_downwards_and_stays_on_a_page(words: int) -> None:
+def test_a_long_sentence_is_vertical_and_fits_a_page(words: int) -> None:
     figure = lines(weights(words, words), ["a longer word"] * words, ARABIC[:1] * words)
     assert figure.get_figwidth() < 8
     heights = [text.get_position()[1] for text in figure.axes[0].texts[:words]]
     assert min(above - below for above, below in pairwise(heights)) > 11  # rows do not touch: points of the letters
 
 
-def test_a_long_search_goes_on_below() -> None:
-    chain = [Branch("<s>", None, 0.0, "alive", best=True)]
-    chain += [Branch(f"w{at}", at, -0.1 * at, "alive", best=True) for at in range(24)]
+def test_a_long_search_continues_below() -> None:
+    chain = [BeamNode("<s>", None, 0.0, "alive", best=True)]
+    chain += [BeamNode(f"w{at}", at, -0.1 * at, "alive", best=True) for at in range(24)]
     figure = beam(chain)
     assert [len(axes.texts) // 2 for axes in figure.axes] == [10, 10, 5]
     assert figure.get_figwidth() < 13
 
 
-def test_the_tree_of_an_arabic_search_grows_leftwards() -> None:
-    tree = [Branch("<s>", None, 0.0, "alive"), Branch(ARABIC[0], 0, -1.0, "alive"), Branch("</s>", 1, -1.0, "finished")]
+def test_the_tree_of_an_arabic_search_runs_right_to_left() -> None:
+    tree = [
+        BeamNode("<s>", None, 0.0, "alive"),
+        BeamNode(ARABIC[0], 0, -1.0, "alive"),
+        BeamNode("</s>", 1, -1.0, "finished"),
+    ]
     left, right = beam(tree).axes[0].get_xlim()
     assert left > right
 
 
-def test_the_best_way_is_told_from_the_others_by_more_than_its_colour() -> None:
-    tree = [Branch("<s>", None, 0.0, "alive", True), Branch("a", 0, -1.0, "alive", True), Branch("b", 0, -2.0, "alive")]
+def test_the_best_path_differs_in_more_than_colour() -> None:
+    tree = [
+        BeamNode("<s>", None, 0.0, "alive", True),
+        BeamNode("a", 0, -1.0, "alive", True),
+        BeamNode("b", 0, -2.0, "alive"),
+    ]
     figure = beam(tree)
     assert [text.get_text() for text in figure.axes[0].texts if text.get_fontweight() == "bold"] == ["<s>", "a"]
     assert "best" in [text.get_text() for text in figure.legends[0].get_texts()]

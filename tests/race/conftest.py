@@ -1,14 +1,12 @@
-"""A race small enough to be run while tests wait."""
+"""A tiny race."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from regard.race.budget import Budget
-from regard.race.contest import Happening, contend
-from regard.race.course import lengthened
-from regard.race.entrants import Contender
+from regard.race.contenders import Budget, Contender, with_joined_phrases
+from regard.race.runner import RaceEvent, run_contender
 from regard.recipe import parse
 
 SHARED = """
@@ -36,28 +34,30 @@ MODELS = {
 
 
 @pytest.fixture(scope="session")
-def entrants() -> Callable[..., list[Contender]]:
-    """Tiny contenders, with `key=value` overrides."""
-    return lambda *told: [
-        Contender(name, parse(SHARED, [f"name={name}", model, *told])) for name, model in MODELS.items()
+def make_contenders() -> Callable[..., list[Contender]]:
+    """Return a function that makes tiny contenders with `key=value` overrides."""
+    return lambda *overrides: [
+        Contender(name, parse(SHARED, [f"name={name}", model, *overrides])) for name, model in MODELS.items()
     ]
 
 
 @pytest.fixture(autouse=True)
 def one_cache(shared_cache: None) -> None:
-    """All tests here share what is made from their text."""
+    """Share the cache between all tests of this folder."""
 
 
 @pytest.fixture(scope="session")
 def run_race(
-    cache: str, entrants: Callable[..., list[Contender]], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, list[Contender], dict[str, list[Happening]]]:
-    """A race that was run to its end in this process: its folder, its contenders, and what happened to each."""
+    cache: str, make_contenders: Callable[..., list[Contender]], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[Contender], dict[str, list[RaceEvent]]]:
+    """Run a race in this process, and return its folder, its contenders and the events of each."""
     folder = tmp_path_factory.mktemp("race")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", cache)
         budget = Budget("tokens", 900)
-        joined = lengthened(entrants(), 2, folder / "text")
-        ready = [Contender(each.name, budget.spent_by(each.recipe)) for each in joined]
-        told = {each.name: list(contend(each, folder / each.name, "cpu")) for each in ready}
-    return folder, ready, told
+        joined = with_joined_phrases(make_contenders(), 2, folder / "text")
+        contenders = [Contender(contender.name, budget.limit(contender.recipe)) for contender in joined]
+        events = {
+            contender.name: list(run_contender(contender, folder / contender.name, "cpu")) for contender in contenders
+        }
+    return folder, contenders, events

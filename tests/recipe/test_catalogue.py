@@ -1,4 +1,4 @@
-"""The settings as data: every one documented, few of them, and known to editors."""
+"""Every setting is documented, and the schema for editors is current."""
 
 import json
 from pathlib import Path
@@ -10,12 +10,12 @@ from regard.recipe import catalogue, find_settings, json_schema
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_every_setting_says_what_it_does() -> None:
-    assert [each.key for each in catalogue() if not each.meaning.endswith((".", ")"))] == []
+def test_every_setting_has_a_description() -> None:
+    assert [setting.key for setting in catalogue() if not setting.description.endswith((".", ")"))] == []
 
 
-def test_the_number_of_settings_grows_only_by_decision() -> None:
-    assert len(catalogue()) == 105
+def test_the_number_of_settings_is_a_decision() -> None:
+    assert len(catalogue()) == 109
 
 
 def test_a_setting_is_found_by_its_key_or_by_a_name_only_it_has() -> None:
@@ -23,27 +23,27 @@ def test_a_setting_is_found_by_its_key_or_by_a_name_only_it_has() -> None:
     assert find_settings("train.warmup")[0].paper == "Vaswani et al. 2017, §5.3"
 
 
-def test_a_setting_of_several_families_is_told_for_each_that_differs() -> None:
-    told = {each.families: each.meaning for each in find_settings("model.width")}
-    assert told == {
+def test_a_setting_is_described_for_each_family_in_which_it_differs() -> None:
+    descriptions = {setting.families: setting.description for setting in find_settings("model.width")}
+    assert descriptions == {
         ("transformer",): "Width of the residual stream, the paper's d_model (§3.1).",
-        ("sutskever", "bahdanau", "luong"): "Width of the states.",
+        ("sutskever", "bahdanau", "luong"): "Width of the hidden states.",
         ("convs2s",): "Width of the layers.",
     }
-    assert [each.allowed for each in find_settings("model.kind")] == [
+    assert [setting.allowed for setting in find_settings("model.kind")] == [
         "one of transformer, sutskever, bahdanau, luong, convs2s"
     ]
 
 
 @pytest.mark.parametrize(
-    ("key", "words"),
+    ("key", "message"),
     [("train.warmpu", "did you mean train.warmup"), ("kind", "write the whole key"), ("zzz", "no setting")],
 )
-def test_an_unknown_setting_is_an_error_that_helps(key: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_an_unknown_setting_is_an_error_with_a_suggestion(key: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         find_settings(key)
 
 
 def test_the_schema_for_editors_is_current() -> None:
-    kept = ROOT / "docs" / "recipe.schema.json"
-    assert json.loads(kept.read_text(encoding="utf-8")) == json.loads(json_schema())
+    saved = ROOT / "docs" / "recipe.schema.json"
+    assert json.loads(saved.read_text(encoding="utf-8")) == json.loads(json_schema())

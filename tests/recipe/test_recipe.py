@@ -1,4 +1,4 @@
-"""Recipes: what loads, what is refused and in which words."""
+"""Recipes are loaded, written and checked, and errors name the setting and a remedy."""
 
 import contextlib
 from pathlib import Path
@@ -39,7 +39,7 @@ lines = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 shares = st.floats(0, 0.99)
 weights = st.floats(0.01, 1000)
 corpora = st.one_of(
-    st.builds(TextCorpus, source=lines, target=lines, weight=weights),
+    st.builds(TextCorpus, files=st.fixed_dictionaries({"source": lines, "target": lines}), weight=weights),
     st.builds(TsvCorpus, path=lines, columns=st.tuples(st.integers(1, 9), st.integers(1, 9)), weight=weights),
     st.builds(JsonlCorpus, path=lines, keys=st.tuples(lines, lines)),
     st.builds(PhrasebookCorpus, to=st.sampled_from(["de", "fr", "it", "ar"]), pairs=st.integers(1, 10**9)),
@@ -114,11 +114,11 @@ def test_a_file_names_its_run_and_overrides_win(tmp_path: Path) -> None:
         ({"to": "ar"}, PhrasebookCorpus),
     ],
 )
-def test_a_corpus_tells_its_kind_by_its_keys(table: dict[str, Any], kind: type[Corpus]) -> None:
+def test_the_keys_of_a_corpus_imply_its_kind(table: dict[str, Any], kind: type[Corpus]) -> None:
     assert type(Data.model_validate({"train": [table]}).train[0]) is kind
 
 
-def test_a_size_fills_in_what_the_recipe_does_not_say() -> None:
+def test_a_size_sets_what_the_recipe_does_not() -> None:
     model = parse(SMALL, ["model.size=big", "model.dropout=0.2"]).model
     assert isinstance(model, Transformer)
     assert (model.width, model.inner, model.heads, model.encoder_layers) == (1024, 4096, 16, 6)
@@ -131,7 +131,7 @@ def test_a_recipe_is_frozen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "words"),
+    ("override", "message"),
     [
         ("train.stepz=3", "train.stepz: no such setting; did you mean train.steps?"),
         ("steps=3", "steps: no such setting; did you mean train.steps?"),
@@ -161,64 +161,65 @@ def test_a_recipe_is_frozen() -> None:
         ("model={kind='luong', cell='lst'}", "model.cell = 'lst': must be one of lstm, gru; did you mean 'lstm'?"),
         (
             "model={kind='luong', embedding=7}",
-            "model: tied = 'all' shares the tokens' vectors, 7 wide, with the output",
+            "model: tied = 'all' shares the embedding of width 7 with the output",
         ),
-        ("model={kind='bahdanau', readout_width=7}", "which reads readout_width = 7; make them equal, or say tied"),
-        ("model={kind='convs2s', kernel=4}", "kernel = 4 has no middle; take an odd one, such as 5"),
+        ("model={kind='bahdanau', readout_width=7}", "whose input has readout_width = 7; make them equal, or set tied"),
+        ("model={kind='convs2s', kernel=4}", "kernel = 4 must be odd, to have a middle; use 5"),
         ("model={kind='convs2s', size='big'}", "model.size = 'big': must be one of tiny, small, base"),
         ("model=3", "model = 3: must be a section"),
         ("model.heads=7", "width = 256 does not divide into heads = 7"),
-        ("text.joint=false", "model.tied = 'all' shares the source's embedding"),
+        ("model={position='rotary', word_dropout=0.1}", "word_dropout = 0.1 sets token vectors to zero"),
+        ("text.joint=false", "model.tied = 'all' shares the embedding of the source"),
         ("data.train.0.tag='<2de>'", "which text.symbols does not list"),
-        ("data.train.7.weight=2", "'7' is not a place in an array of 2"),
+        ("data.train.7.weight=2", "'7' is not an index of an array of 2"),
         ("steps", "'steps' is not an override; write key=value"),
         ("data.root.x=1", "must be a string"),
         ("name='a b'", "name = 'a b'"),
         ("name='../../etc'", "name = '../../etc'"),
     ],
 )
-def test_a_bad_setting_is_refused_with_its_path_its_value_and_a_remedy(override: str, words: str) -> None:
-    with pytest.raises(ValueError) as refused:
+def test_an_invalid_setting_is_an_error_with_path_value_and_remedy(override: str, message: str) -> None:
+    with pytest.raises(ValueError) as raised:
         parse(SMALL, [override])
-    assert words in str(refused.value)
+    assert message in str(raised.value)
 
 
-def test_sampling_is_refused_where_there_are_no_subwords() -> None:
+def test_sampling_without_subwords_is_an_error() -> None:
     with pytest.raises(ValueError, match="use 'bpe' or 'unigram'"):
         parse(SMALL, ["text.kind=word", "text.sampling=0.1"])
 
 
-def test_bleu_does_not_choose_where_nothing_is_translated() -> None:
+def test_choosing_by_bleu_without_translations_is_an_error() -> None:
     with pytest.raises(ValueError, match="use translate = 'auto' or choose = 'loss'"):
         parse(SMALL, ["train.choose=bleu", "train.translate=0"])
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("override", "message"),
     [
         ("train.tokens=auto2", "train.tokens = 'auto2': must be a whole number > 0 or 'auto'; did you mean 'auto'?"),
         ("train.compile=yes", "train.compile = 'yes': must be true or false or 'auto'"),
     ],
 )
-def test_a_setting_of_two_kinds_is_refused_once(told: str, said: str) -> None:
-    with pytest.raises(ValueError, match="must be") as refused:
-        parse(SMALL, [told])
-    assert str(refused.value) == f"recipe: {said}"
+def test_a_setting_of_two_types_gives_one_error(override: str, message: str) -> None:
+    with pytest.raises(ValueError, match="must be") as raised:
+        parse(SMALL, [override])
+    assert str(raised.value) == f"recipe: {message}"
 
 
-def test_all_problems_are_told_at_once() -> None:
-    with pytest.raises(ValueError) as refused:
+def test_all_problems_are_reported_at_once() -> None:
+    with pytest.raises(ValueError) as raised:
         parse(SMALL, ["train.stepz=3", "model.widht=4"])
-    assert all(words in str(refused.value) for words in ("2 problems", "train.steps?", "model.width?"))
+    assert all(text in str(raised.value) for text in ("2 problems", "train.steps?", "model.width?"))
 
 
-def test_a_missing_file_names_the_recipes_beside_it(tmp_path: Path) -> None:
+def test_the_error_of_a_missing_file_names_the_recipes_in_its_folder(tmp_path: Path) -> None:
     (tmp_path / "there.toml").write_text(SMALL, encoding="utf-8")
     with pytest.raises(ValueError, match=r"no such recipe; there are .*there\.toml"):
         load(tmp_path / "their.toml")
 
 
-def test_a_missing_file_names_nothing_but_recipes(tmp_path: Path) -> None:
+def test_the_error_of_a_missing_file_names_only_recipes(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'other'\n", encoding="utf-8")
     (tmp_path / "broken.toml").write_bytes(b"\xff[")
     with pytest.raises(ValueError, match=r"no such recipe$"):
@@ -229,14 +230,14 @@ def test_a_missing_file_names_nothing_but_recipes(tmp_path: Path) -> None:
         load(tmp_path / "nosuch")
 
 
-def test_a_folder_is_no_recipe_but_a_run_tells_how_to_go_on(tmp_path: Path) -> None:
+def test_the_error_of_a_folder_says_how_to_resume_its_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a folder, not a recipe$"):
         load(tmp_path)
     (tmp_path / "one.toml").write_text(SMALL, encoding="utf-8")
     with pytest.raises(ValueError, match=r"a folder, not a recipe; it has \S*one\.toml$"):
         load(tmp_path)
     (tmp_path / "recipe.toml").write_text(SMALL, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"go on with the run in it: regard train \S*recipe\.toml --run \S+$"):
+    with pytest.raises(ValueError, match=r"resume the run in it: regard train \S*recipe\.toml --run \S+$"):
         load(tmp_path)
 
 
@@ -249,6 +250,6 @@ def test_a_broken_file_is_an_error_that_names_it(tmp_path: Path, content: bytes)
 
 
 @given(st.text(max_size=60), st.lists(st.text(max_size=30), max_size=3))
-def test_whatever_is_typed_gives_a_recipe_or_a_sentence(text: str, overrides: list[str]) -> None:
+def test_any_text_gives_a_recipe_or_a_value_error(text: str, overrides: list[str]) -> None:
     with contextlib.suppress(ValueError):  # anything else would reach a user as a traceback
         parse(text, overrides)

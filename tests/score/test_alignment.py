@@ -1,4 +1,4 @@
-"""The alignment error rate against a hand-worked example, a plain loop, laws and the gold files."""
+"""The alignment error rate against a worked example, a plain loop, laws and the gold files."""
 
 import random
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.score import Alignment, alignment_error_rate, read_lines, read_pharaoh
+from regard.score import Alignment, alignment_error_rate, read_pharaoh, read_sentences
 
 LINKS = st.frozensets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12)
 TRUTH = st.builds(Alignment, sure=LINKS, possible=LINKS)
@@ -72,8 +72,8 @@ def test_the_order_of_sentence_pairs_changes_nothing(
     corpus: list[tuple[frozenset[tuple[int, int]], Alignment]], rng: random.Random
 ) -> None:
     shuffled = rng.sample(corpus, len(corpus))
-    one, other = (alignment_error_rate([a for a, _ in some], [g for _, g in some]) for some in (corpus, shuffled))
-    assert one == other
+    before, after = (alignment_error_rate([a for a, _ in some], [g for _, g in some]) for some in (corpus, shuffled))
+    assert before == after
 
 
 @given(corpus=CORPUS)
@@ -91,7 +91,7 @@ def test_every_sure_link_is_possible(sure: frozenset[tuple[int, int]], possible:
     assert Alignment(sure, possible).possible == sure | possible
 
 
-def test_nothing_proposed_and_nothing_asked_are_defined() -> None:
+def test_rates_without_proposed_or_sure_links_are_defined() -> None:
     asked, nothing = Alignment(frozenset({(0, 0)})), Alignment()
     silent = alignment_error_rate([nothing], [asked])
     assert (silent.aer, silent.precision, silent.recall, silent.f1) == (1.0, 1.0, 0.0, 0.0)
@@ -125,8 +125,8 @@ def test_the_gold_files_read_whole_and_within_their_sentences(
 ) -> None:
     folder = shared_data / "alignments"
     languages = name.split(".")[0].split("-")
-    source, target = (read_lines(folder / f"{name}.{language}.gz") for language in languages)
-    lengths = [(len(one.split()), len(other.split())) for one, other in zip(source, target, strict=True)]
+    source, target = (read_sentences(folder / f"{name}.{language}.gz") for language in languages)
+    lengths = [(len(words.split()), len(translated.split())) for words, translated in zip(source, target, strict=True)]
     gold = read_pharaoh(folder / f"{name}.align.gz", lengths=lengths)
     diagonal = [{(i, i) for i in range(min(length))} for length in lengths]
     found = alignment_error_rate(diagonal, gold)

@@ -1,4 +1,4 @@
-"""Scores equal sacrebleu's own to the last digit, and obey the laws any such score must."""
+"""Scores equal sacrebleu's to the last digit and obey the laws of such metrics."""
 
 import gzip
 import json
@@ -20,7 +20,7 @@ from regard.score import (
     bleu_lowercase_tokenised,
     chrf,
     exact_match,
-    read_lines,
+    read_sentences,
     score,
     ter,
 )
@@ -105,15 +105,15 @@ def test_files_score_as_the_sacrebleu_command_scores_them(tmp_path: Path) -> Non
         stream.write("\n".join(references))
     command = [sys.executable, "-m", "sacrebleu", "ref.gz", "-i", "out", "-m", "bleu", "chrf", "ter", "-w", "17"]
     printed = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
-    expected = {each["name"]: (each["score"], each["signature"]) for each in json.loads(printed)}
-    lines = read_lines(tmp_path / "out"), read_lines(tmp_path / "ref.gz")
+    expected = {entry["name"]: (entry["score"], entry["signature"]) for entry in json.loads(printed)}
+    lines = read_sentences(tmp_path / "out"), read_sentences(tmp_path / "ref.gz")
     found = [bleu(*lines), chrf(*lines), ter(*lines)]
-    assert {each.name: (each.value, each.signature) for each in found} == expected
+    assert {result.name: (result.value, result.signature) for result in found} == expected
 
 
 @pytest.mark.parametrize("language", ["de", "fr", "cs"])
 def test_real_captions_score_as_sacrebleu_scores_them(language: str, shared_data: Path) -> None:
-    references = read_lines(shared_data / "multi30k" / f"test_2016_flickr.{language}.gz")
+    references = read_sentences(shared_data / "multi30k" / f"test_2016_flickr.{language}.gz")
     hypotheses = noisy(references, 0.25, seed=5)
     assert bleu(hypotheses, references).value == sacrebleu.corpus_bleu(hypotheses, [references]).score
     assert chrf(hypotheses, references).value == sacrebleu.corpus_chrf(hypotheses, [references]).score
@@ -153,7 +153,7 @@ def test_exact_match_counts_whole_lines_and_trims_only_their_ends() -> None:
     assert exact_match(["JA"], ["ja"], lowercase=True).value == 100
 
 
-def test_the_compatibility_bleu_is_never_taken_for_the_standard_one() -> None:
+def test_the_compatibility_bleu_has_another_name_and_signature() -> None:
     lines = ["Der Hund läuft ."], ["der hund läuft ."]
     standard, compatible, caseless = bleu(*lines), bleu_lowercase_tokenised(*lines), bleu(*lines, lowercase=True)
     assert len({standard.name, compatible.name, caseless.name}) == 3
@@ -186,20 +186,20 @@ def test_nothing_to_score_is_an_error(hypotheses: list[str], references: list[st
         chrf(hypotheses, references)
 
 
-def test_a_bare_sentence_is_not_taken_for_a_list_of_letters() -> None:
-    with pytest.raises(TypeError, match="put a single sentence in a list"):
+def test_a_single_string_is_an_error() -> None:
+    with pytest.raises(TypeError, match="put a single sentence into a list"):
         bleu("ab", "ab")
 
 
-def test_a_sentence_that_is_no_string_is_named_by_number() -> None:
-    with pytest.raises(TypeError, match="sentence 2 is no string"):
+def test_a_sentence_that_is_not_a_string_is_named_by_number() -> None:
+    with pytest.raises(TypeError, match="sentence 2 is not a string"):
         bleu(["a", None], ["a", "b"])  # type: ignore[list-item]
 
 
-def test_an_unknown_tokenizer_or_metric_is_answered_with_the_choices() -> None:
+def test_an_unknown_tokenizer_or_metric_is_an_error_with_the_choices() -> None:
     with pytest.raises(ValueError, match=r"no tokenizer 'moses'; choose from .*13a"):
         bleu(["a"], ["a"], tokenize="moses")
-    with pytest.raises(ValueError, match="no metric is called 'meteor'; choose from bleu, chrf"):
+    with pytest.raises(ValueError, match="unknown metric 'meteor'; choose from bleu, chrf"):
         score("meteor", ["a"], ["a"])
 
 

@@ -1,4 +1,4 @@
-"""Significance tests agree with sacrebleu's, repeat under a seed, and say no where there is no difference."""
+"""Significance tests agree with sacrebleu's, are reproducible, and find no difference where there is none."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -21,18 +21,18 @@ def corpus(count: int, seed: int) -> list[str]:
     return [" ".join(rng.choices(WORDS, k=rng.randint(3, 20))) for _ in range(count)]
 
 
-def spoiled(lines: list[str], rate: float, seed: int) -> list[str]:
+def corrupted(lines: list[str], rate: float, seed: int) -> list[str]:
     rng = random.Random(seed)
     return [" ".join(rng.choice(WORDS) if rng.random() < rate else word for word in line.split()) for line in lines]
 
 
 REFERENCES = corpus(301, seed=1)  # an odd number, so that no draw ends on a round boundary
-GOOD = spoiled(REFERENCES, 0.20, seed=2)
-ALIKE = spoiled(REFERENCES, 0.21, seed=3)
-BAD = spoiled(REFERENCES, 0.50, seed=4)
+GOOD = corrupted(REFERENCES, 0.20, seed=2)
+SIMILAR = corrupted(REFERENCES, 0.21, seed=3)
+BAD = corrupted(REFERENCES, 0.50, seed=4)
 
 
-def sacrebleu_says(
+def sacrebleu_result(
     metric: sacrebleu.metrics.base.Metric, baseline: list[str], kind: str, samples: int
 ) -> tuple[str, Result, Result]:
     systems: list[tuple[str, Sequence[str]]] = [("baseline", baseline), ("system", GOOD)]
@@ -44,7 +44,7 @@ def sacrebleu_says(
     return str(signature), first, second
 
 
-@pytest.mark.parametrize("baseline", [ALIKE, BAD])
+@pytest.mark.parametrize("baseline", [SIMILAR, BAD])
 @pytest.mark.parametrize(
     ("metric", "inner"), [("bleu", sacrebleu.BLEU()), ("chrf", sacrebleu.CHRF()), ("ter", sacrebleu.TER())]
 )
@@ -52,7 +52,7 @@ def test_the_bootstrap_gives_sacrebleus_p_value_interval_and_signature(
     metric: str, inner: sacrebleu.metrics.base.Metric, baseline: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SACREBLEU_SEED", "77")
-    signature, their_baseline, their_system = sacrebleu_says(inner, baseline, "bs", samples=200)
+    signature, their_baseline, their_system = sacrebleu_result(inner, baseline, "bs", samples=200)
     ours = paired_bootstrap(GOOD, baseline, REFERENCES, metric=metric, samples=200, seed=77)
     assert (ours.system.value, ours.baseline.value) == (their_system.score, their_baseline.score)
     assert (ours.p_value, ours.signature) == (their_system.p_value, signature)
@@ -62,27 +62,27 @@ def test_the_bootstrap_gives_sacrebleus_p_value_interval_and_signature(
         assert (interval[1] - interval[0]) / 2 == pytest.approx(result.ci, rel=0 if exact else 1e-5, abs=0)
 
 
-@pytest.mark.parametrize("baseline", [ALIKE, BAD])
+@pytest.mark.parametrize("baseline", [SIMILAR, BAD])
 @pytest.mark.parametrize(("metric", "inner"), [("bleu", sacrebleu.BLEU()), ("chrf", sacrebleu.CHRF())])
 def test_randomisation_gives_sacrebleus_p_value_and_signature(
     metric: str, inner: sacrebleu.metrics.base.Metric, baseline: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SACREBLEU_SEED", "77")
-    signature, _, their_system = sacrebleu_says(inner, baseline, "ar", samples=250)
+    signature, _, their_system = sacrebleu_result(inner, baseline, "ar", samples=250)
     ours = paired_randomisation(GOOD, baseline, REFERENCES, metric=metric, samples=250, seed=77)
     assert (ours.p_value, ours.signature) == (their_system.p_value, signature)
 
 
-def test_a_tie_counts_against_the_difference_where_sacrebleu_lets_it_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ties_count_as_at_least_as_large_unlike_in_sacrebleu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SACREBLEU_SEED", "77")
-    _, _, theirs = sacrebleu_says(sacrebleu.TER(), ALIKE, "ar", samples=250)  # whole edits, hence many ties
-    ours = paired_randomisation(GOOD, ALIKE, REFERENCES, metric="ter", samples=250, seed=77)
+    _, _, theirs = sacrebleu_result(sacrebleu.TER(), SIMILAR, "ar", samples=250)  # whole edits, hence many ties
+    ours = paired_randomisation(GOOD, SIMILAR, REFERENCES, metric="ter", samples=250, seed=77)
     assert theirs.p_value is not None
     assert ours.p_value > theirs.p_value
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(6, 0), (9, 2), (7, 6)])
-def test_randomising_exact_match_is_the_sign_test(wins: int, losses: int) -> None:
+def test_randomised_exact_match_is_the_sign_test(wins: int, losses: int) -> None:
     system = ["x"] * losses + REFERENCES[losses:]
     baseline = REFERENCES[:-wins] + ["x"] * wins
     flips = wins + losses
@@ -125,18 +125,18 @@ def test_a_clearly_better_system_wins_every_sample_whichever_way_its_score_point
 @pytest.mark.parametrize("test", TESTS)
 @pytest.mark.parametrize("seed", [0, 5])
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(test: Test, seed: int) -> None:
-    first, second = (test(GOOD, ALIKE, REFERENCES, samples=100, seed=seed) for _ in range(2))
+    first, second = (test(GOOD, SIMILAR, REFERENCES, samples=100, seed=seed) for _ in range(2))
     assert first == second
-    other = test(GOOD, ALIKE, REFERENCES, samples=100, seed=seed + 1)
+    other = test(GOOD, SIMILAR, REFERENCES, samples=100, seed=seed + 1)
     assert (other.p_value, other.interval) != (first.p_value, first.interval)
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_swapping_the_systems_turns_the_difference_round_and_keeps_its_significance(test: Test) -> None:
-    there = test(GOOD, ALIKE, REFERENCES, samples=100)
-    back = test(ALIKE, GOOD, REFERENCES, samples=100)
-    assert back.difference == -there.difference
-    assert back.p_value == there.p_value
+def test_swapping_the_systems_negates_the_difference_and_keeps_its_p_value(test: Test) -> None:
+    forth = test(GOOD, SIMILAR, REFERENCES, samples=100)
+    back = test(SIMILAR, GOOD, REFERENCES, samples=100)
+    assert back.difference == -forth.difference
+    assert back.p_value == forth.p_value
 
 
 def test_the_interval_of_the_difference_holds_it_and_is_printed_beside_it() -> None:
@@ -163,9 +163,9 @@ def test_exact_match_resamples_whole_sentences() -> None:
 
 
 def test_unequal_systems_no_samples_and_a_negative_seed_are_errors() -> None:
-    with pytest.raises(ValueError, match="301 lines from the system but 300 from the baseline"):
+    with pytest.raises(ValueError, match="the system has 301 lines but the baseline has 300"):
         paired_bootstrap(GOOD, BAD[1:], REFERENCES)
-    with pytest.raises(ValueError, match="0 samples cannot be drawn"):
+    with pytest.raises(ValueError, match="samples must be at least 1, got 0"):
         paired_bootstrap(GOOD, BAD, REFERENCES, samples=0)
-    with pytest.raises(ValueError, match="the seed is -1"):
+    with pytest.raises(ValueError, match="the seed must be at least 0, got -1"):
         paired_randomisation(GOOD, BAD, REFERENCES, seed=-1)

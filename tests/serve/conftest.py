@@ -1,31 +1,32 @@
-"""One server for all tests that leave it as it was, and the model it serves in this process."""
+"""One server for all tests that do not change it, and the same model in this process."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.serve.talk import Server, command, started
+from tests.serve.client import Server, running_server, serve_command
 
 from regard.data.phrasebook import phrases
-from regard.translator import Translator, load
+from regard.predict import Translator
+from regard.tasks import load_translator
 
 
 @pytest.fixture(scope="session")
 def server(memorised: Path) -> Iterator[Server]:
-    """Two models, which are one and the same, and little patience."""
-    limits = ("--patience", "1", "--max-characters", "4000", "--max-sentences", "40", "--max-beam", "8")
-    with started(command(str(memorised), f"again={memorised}", *limits)) as running:
+    """A server with low limits, and one model under two names."""
+    limits = ("--read-timeout", "1", "--max-characters", "4000", "--max-sentences", "40", "--max-beam", "8")
+    with running_server(serve_command(str(memorised), f"again={memorised}", *limits)) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def translator(memorised: Path) -> Translator:
-    return load(memorised, "cpu")
+    return load_translator(memorised, "cpu")
 
 
 @pytest.fixture(scope="session")
 def pairs() -> list[tuple[str, str]]:
-    """What the model has learned."""
+    """The sentence pairs that the model has memorised."""
     return [(phrase.source, phrase.target) for phrase in phrases("de", "train", 20)]
 
 

@@ -1,4 +1,4 @@
-"""What the server says is what the translator says, whoever else asks at the same time."""
+"""Responses of the server equal results of the translator, whatever other clients request at the same time."""
 
 import json
 import re
@@ -9,13 +9,13 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from tests.serve.talk import Server
+from tests.serve.client import Server
 
+from regard.predict import Translator
+from regard.predict.scoring import score_pairs
 from regard.serve.server import listen
-from regard.translator import Terms, Translator
-from regard.translator.given import weigh
 
-WAYS: list[dict[str, Any]] = [
+OPTIONS: list[dict[str, Any]] = [
     {},
     {"beam": 1},
     {"beam": 4, "nbest": 3, "alignments": True},
@@ -29,141 +29,145 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: " ".join(way) or "plain")
-def test_a_line_is_translated_as_it_is_in_this_process(
-    server: Server, translator: Translator, lines: list[str], way: dict[str, Any]
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: " ".join(options) or "default")
+def test_a_line_is_translated_as_by_the_translator(
+    server: Server, translator: Translator, lines: list[str], options: dict[str, Any]
 ) -> None:
-    said = server.ask("/translate", {"source": lines[1], **way})
-    assert said.status == 200, said.body
-    (found,) = said.json["translations"]
-    told = {**way, "terms": Terms(way["terms"])} if "terms" in way else way
-    (expected,) = translator.translate([lines[1]], **told)
-    assert found["text"] == expected.text
-    assert found["tokens"] == list(expected.tokens)
-    assert found["score"] == pytest.approx(expected.score, abs=1e-4)
-    assert found.get("alignment") == expected.to_json().get("alignment")
-    assert len(found.get("nbest", [found])) == way.get("nbest", 1)
+    response = server.request("/translate", {"source": lines[1], **options})
+    assert response.status == 200, response.body
+    (translation,) = response.json["translations"]
+    (expected,) = translator.translate([lines[1]], **options)
+    assert translation["text"] == expected.text
+    assert translation["tokens"] == list(expected.tokens)
+    assert translation["score"] == pytest.approx(expected.score, abs=1e-4)
+    assert translation.get("alignment") == expected.to_json().get("alignment")
+    assert len(translation.get("nbest", [translation])) == options.get("nbest", 1)
 
 
-def test_clients_at_the_same_time_get_what_each_gets_alone(
+def test_simultaneous_clients_get_the_same_translations_as_single_ones(
     server: Server, translator: Translator, lines: list[str]
 ) -> None:
-    ways = [{}, {"beam": 1}, {"sample": True, "seed": 2}]
-    asked = [({"source": line, **way}, way) for line in lines for way in ways]
+    variants = [{}, {"beam": 1}, {"sample": True, "seed": 2}]
+    requests = [({"source": line, **options}, options) for line in lines for options in variants]
     with ThreadPoolExecutor(12) as clients:
-        said = list(clients.map(lambda each: server.ask("/translate", each[0]), asked))
-    for way in ways:
-        found = [
-            each.json["translations"][0]["text"] for each, (_, mine) in zip(said, asked, strict=True) if mine == way
+        responses = list(clients.map(lambda request: server.request("/translate", request[0]), requests))
+    for options in variants:
+        texts = [
+            response.json["translations"][0]["text"]
+            for response, (_, used) in zip(responses, requests, strict=True)
+            if used == options
         ]
-        assert found == [each.text for each in translator.translate(lines, **way)]
+        assert texts == [translation.text for translation in translator.translate(lines, **options)]
 
 
-def test_many_lines_come_back_in_their_order_with_each_ones_fault(server: Server, lines: list[str]) -> None:
-    asked = [lines[0], "", "   ", lines[1], "word " * 60]
-    found = server.ask("/translate", {"source": asked, "long": "error", "model": "again"}).json
-    assert found["model"] == "again"
-    assert [each["source"] for each in found["translations"]] == asked
-    assert [bool(each.get("fault")) for each in found["translations"]] == [False, False, False, False, True]
-    assert found["translations"][1]["text"] == ""
+def test_many_lines_return_in_order_and_each_with_its_own_fault(server: Server, lines: list[str]) -> None:
+    source = [lines[0], "", "   ", lines[1], "word " * 60]
+    response = server.request("/translate", {"source": source, "long": "error", "model": "again"}).json
+    translations = response["translations"]
+    assert response["model"] == "again"
+    assert [translation["source"] for translation in translations] == source
+    assert [bool(translation.get("fault")) for translation in translations] == [False, False, False, False, True]
+    assert translations[1]["text"] == ""
 
 
-def test_a_long_line_is_translated_in_parts(server: Server, translator: Translator, lines: list[str]) -> None:
+def test_a_long_line_is_split(server: Server, translator: Translator, lines: list[str]) -> None:
     line = ". ".join(lines[:6]) + "."
-    assert server.ask("/translate", {"source": line}).json["translations"][0]["text"] == translator(line).text
+    response = server.request("/translate", {"source": line})
+    assert response.json["translations"][0]["text"] == translator(line).text
 
 
-@pytest.mark.parametrize("way", [{}, {"beam": 1}, {"sample": True}], ids=["beam", "greedy", "sample"])
-def test_streamed_tokens_are_those_of_the_translation(server: Server, lines: list[str], way: dict[str, Any]) -> None:
-    asked = [lines[2], ". ".join(lines[:6]), lines[3]]
-    said = server.ask("/translate", {"source": asked, "stream": True, **way})
-    assert said.headers["content-type"] == "application/x-ndjson"
-    events = [json.loads(line) for line in said.body.splitlines()]
-    whole = server.ask("/translate", {"source": asked, **way}).json["translations"]
-    for place, expected in enumerate(whole):
-        mine = [each for each in events if each["line"] == place]
-        assert mine[-1]["translation"]["text"] == expected["text"]
-        assert [token for each in mine[:-1] for token in each["tokens"]] == expected["tokens"]
-        assert len(mine) > 3
+@pytest.mark.parametrize("options", [{}, {"beam": 1}, {"sample": True}], ids=["beam", "greedy", "sample"])
+def test_streamed_tokens_equal_those_of_the_translation(
+    server: Server, lines: list[str], options: dict[str, Any]
+) -> None:
+    source = [lines[2], ". ".join(lines[:6]), lines[3]]
+    response = server.request("/translate", {"source": source, "stream": True, **options})
+    assert response.headers["content-type"] == "application/x-ndjson"
+    events = [json.loads(line) for line in response.body.splitlines()]
+    expected = server.request("/translate", {"source": source, **options}).json["translations"]
+    for index, translation in enumerate(expected):
+        own = [event for event in events if event["line"] == index]
+        assert own[-1]["translation"]["text"] == translation["text"]
+        assert [token for event in own[:-1] for token in event["tokens"]] == translation["tokens"]
+        assert len(own) > 3
 
 
-def test_perplexities_and_alignments_are_the_models(
+def test_perplexities_and_alignments_equal_those_of_the_model(
     server: Server, translator: Translator, pairs: list[tuple[str, str]]
 ) -> None:
-    asked = {"source": [source for source, _ in pairs], "target": [target for _, target in pairs]}
-    expected = list(weigh(translator, pairs, alignments=True))
-    weighed, aligned = server.ask("/perplexity", asked).json, server.ask("/align", asked).json
-    assert [each["logprob"] for each in weighed["pairs"]] == pytest.approx(
-        [each.logprob for each in expected], abs=1e-3
-    )
-    assert weighed["logprob"] == pytest.approx(sum(each.logprob for each in expected), abs=1e-2)
-    assert weighed["tokens"] == sum(len(each.tokens) for each in expected)
-    assert [each["alignment"] for each in aligned["pairs"]] == [
-        [list(link) for link in each.alignment or ()] for each in expected
+    body = {"source": [source for source, _ in pairs], "target": [target for _, target in pairs]}
+    expected = list(score_pairs(translator, pairs, alignments=True))
+    scored, aligned = server.request("/perplexity", body).json, server.request("/align", body).json
+    logprobs = [pair.logprob for pair in expected]
+    assert [pair["logprob"] for pair in scored["pairs"]] == pytest.approx(logprobs, abs=1e-3)
+    assert scored["logprob"] == pytest.approx(sum(logprobs), abs=1e-2)
+    assert scored["tokens"] == sum(len(pair.tokens) for pair in expected)
+    assert [pair["alignment"] for pair in aligned["pairs"]] == [
+        [list(link) for link in pair.alignment or ()] for pair in expected
     ]
 
 
-def test_tokens_are_those_of_the_side_that_was_asked_for(server: Server, translator: Translator) -> None:
+def test_tokens_come_from_the_tokenizer_of_the_requested_side(server: Server, translator: Translator) -> None:
     for side in ("source", "target"):
-        (found,) = server.ask("/tokens", {"source": "Das Hemd", "side": side}).json["lines"]
-        assert [each["id"] for each in found] == getattr(translator.tokenizers, side).encode("Das Hemd")
+        (tokens,) = server.request("/tokens", {"source": "Das Hemd", "side": side}).json["lines"]
+        assert [token["id"] for token in tokens] == translator.tokenizers[side].encode("Das Hemd")
 
 
-def test_models_are_told_each_under_its_name(server: Server, translator: Translator) -> None:
-    told = server.ask("/models").json["models"]
-    assert [each["name"] for each in told] == ["memorised", "again"]
-    assert told[0]["parameters"] == sum(each.numel() for each in translator.model.parameters())
-    assert server.ask("/health").json["status"] == "ready"
+def test_models_are_listed_by_name(server: Server, translator: Translator) -> None:
+    models = server.request("/models").json["models"]
+    assert [model["name"] for model in models] == ["memorised", "again"]
+    assert models[0]["parameters"] == sum(parameter.numel() for parameter in translator.model.parameters())
+    assert server.request("/health").json["status"] == "ready"
 
 
-def test_what_was_done_is_counted(server: Server, lines: list[str]) -> None:
-    before = server.figure("regard_sentences_total"), server.figure("regard_tokens_total")
-    tokens = len(server.ask("/translate", {"source": lines[0]}).json["translations"][0]["tokens"])
-    assert server.figure("regard_sentences_total") == before[0] + 1
-    assert server.figure("regard_tokens_total") == before[1] + tokens
-    assert server.figure("regard_waiting_sentences") == 0
+def test_metrics_count_lines_and_tokens(server: Server, lines: list[str]) -> None:
+    before = server.metric("regard_sentences_total"), server.metric("regard_tokens_total")
+    tokens = len(server.request("/translate", {"source": lines[0]}).json["translations"][0]["tokens"])
+    assert server.metric("regard_sentences_total") == before[0] + 1
+    assert server.metric("regard_tokens_total") == before[1] + tokens
+    assert server.metric("regard_waiting_sentences") == 0
 
 
-def test_pages_elsewhere_are_not_let_in(server: Server) -> None:
-    said = server.ask("/health", Origin="https://example.org")
-    assert said.status == 403
-    assert "access-control-allow-origin" not in said.headers
+def test_pages_of_other_origins_are_refused(server: Server) -> None:
+    response = server.request("/health", Origin="https://example.org")
+    assert response.status == 403
+    assert "access-control-allow-origin" not in response.headers
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:80", "[::1]:8000", "192.0.2.7"])
-def test_this_machines_name_and_any_number_are_let_in(server: Server, host: str) -> None:
-    assert server.ask("/models", Host=host).status == 200
+def test_localhost_and_ip_addresses_are_allowed_hosts(server: Server, host: str) -> None:
+    assert server.request("/models", Host=host).status == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "localhost.evil.example", "", "user@localhost"])
-def test_a_name_that_a_strangers_dns_may_point_here_is_refused(server: Server, host: str) -> None:
-    said = server.ask("/models", Host=host)
-    assert said.status == 403
-    assert "--allow-host" in said.json["error"]
+def test_unknown_host_names_are_refused(server: Server, host: str) -> None:
+    response = server.request("/models", Host=host)
+    assert response.status == 403
+    assert "--allow-host" in response.json["error"]
 
 
-def test_the_page_that_describes_the_api_needs_nothing_from_elsewhere(server: Server) -> None:
-    said = server.ask("/docs")
-    page = said.body.decode()
-    assert said.headers["content-type"].startswith("text/html")
-    assert said.headers["content-security-policy"].startswith("default-src 'none'")
+def test_the_api_page_documents_every_route_and_loads_nothing_else(server: Server) -> None:
+    response = server.request("/docs")
+    page = response.body.decode()
+    assert response.headers["content-type"].startswith("text/html")
+    assert response.headers["content-security-policy"].startswith("default-src 'none'")
     assert not [word for word in ("<script", "src=", "https://", "//cdn", "@import", "<link") if word in page]
-    described = server.ask("/openapi.json").json
-    for path, ways in described["paths"].items():
+    openapi = server.request("/openapi.json").json
+    for path, operations in openapi["paths"].items():
         assert f'id="{path}"' in page
-        for way in ways.values():
-            assert escape(way["description"], quote=False).split("`")[0] in page
+        for operation in operations.values():
+            assert escape(operation["description"], quote=False).split("`")[0] in page
     for name in re.findall(r'href="#([^"]+)"', page):
         assert f'id="{name}"' in page
-    fields = described["paths"]["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert all(f'<th scope="row">{name}</th>' in page for name in fields["properties"])
-    assert "integer (from 1 up to 8)" in page  # the limit this server was told
+    schema = openapi["paths"]["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert all(f'<th scope="row">{name}</th>' in page for name in schema["properties"])
+    assert "integer (from 1 up to 8)" in page  # the beam limit of this server
 
 
-def test_the_page_is_well_formed(server: Server) -> None:
+def test_the_api_page_is_well_formed(server: Server) -> None:
     opened = list[str]()
 
-    class Reader(HTMLParser):
+    class Checker(HTMLParser):
         def handle_starttag(self, tag: str, attrs: object) -> None:
             if tag != "meta":
                 opened.append(tag)
@@ -171,11 +175,10 @@ def test_the_page_is_well_formed(server: Server) -> None:
         def handle_endtag(self, tag: str) -> None:
             assert opened.pop() == tag
 
-    Reader().feed(server.ask("/docs").body.decode())
+    Checker().feed(server.request("/docs").body.decode())
     assert opened == []
 
 
-def test_small_answers_are_sent_at_once() -> None:
-    """Asyncio lets a socket send without waiting only where it knows that the socket is of TCP."""
-    with listen("127.0.0.1", 0) as listening:
-        assert listening.proto == socket.IPPROTO_TCP
+def test_the_socket_has_a_protocol_so_that_asyncio_disables_nagles_algorithm() -> None:
+    with listen("127.0.0.1", 0) as listener:
+        assert listener.proto == socket.IPPROTO_TCP

@@ -1,16 +1,17 @@
-"""What docs/serve.md tells to type works as typed, and what it tells of options is true."""
+"""The commands in docs/serve.md work, and its tables of options are true."""
 
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from tests.serve.talk import SECONDS, Server
-from typer.testing import CliRunner
+from tests.serve.client import SECONDS, Server
+from typer.main import get_command
 
 from regard.cli import app
-from regard.serve.settings import Limits
+from regard.serve.settings import ServerLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
@@ -18,45 +19,42 @@ TEXT = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
 KNOWN = "Das Hemd kostet zwölf Euro"
 
 
-def block(language: str) -> str:
+def code(language: str) -> str:
     return "".join(re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE))
 
 
-def said(command: list[str], server: Server) -> str:
-    """What a command prints that talks to our server instead of that on port 8000."""
+def output(command: list[str], server: Server) -> str:
+    """Run a command against the test server instead of port 8000, and return what it prints."""
     words = [word.replace("127.0.0.1:8000", f"127.0.0.1:{server.port}") for word in command]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=SECONDS, env=os.environ)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_every_curl_is_answered(server: Server) -> None:
-    lines = block("sh").splitlines()
-    assert len(lines) > 8
-    for line in lines:
-        printed = said(["bash", "-c", line.replace("curl -s", "curl --fail-with-body -s")], server)
-        if "shirt costs" in line and "sample" not in line and "/tokens" not in line:
-            assert ("Hemd" in printed and "zwölf" in printed) if "constraints" in line else KNOWN in printed
+def test_every_curl_command_works(server: Server) -> None:
+    commands = re.split(r"\n(?=curl )", code("sh"))
+    assert len(commands) > 8
+    for command in commands:
+        printed = output(["bash", "-c", command.replace("curl -s", "curl --fail-with-body -s")], server)
+        if "shirt costs" in command and "sample" not in command and "/tokens" not in command:
+            assert ("Hemd" in printed and "zwölf" in printed) if "constraints" in command else KNOWN in printed
 
 
-def test_the_client_in_python_runs(server: Server) -> None:
-    printed = said([sys.executable, "-W", "error", "-c", block("python")], server).splitlines()
+def test_the_python_client_works(server: Server) -> None:
+    printed = output([sys.executable, "-W", "error", "-c", code("python")], server).splitlines()
     assert printed[0].startswith("Wir haben einen berühmten Fahrer angerufen")
     assert printed[-2] == "Der Hund, der ein großes Huhn verfolgte, ist freundlich"
     assert "this server allows 8" in printed[-1]
     assert len(printed) > 6
 
 
-def test_every_limit_is_told_as_it_is() -> None:
-    limits, table = Limits(), dict(re.findall(r"^\| `--(?:max-)?([a-z]+)` \| ([\d,.]+) \|", TEXT, re.MULTILINE))
-    assert {name: float(value.replace(",", "")) for name, value in table.items()} == {
-        name: float(getattr(limits, name)) for name in table
-    }
-    assert len(table) == 7
-    usage = CliRunner().invoke(app, ["serve", "--help"], terminal_width=200).output
-    assert [name for name in re.findall(r"`(--[a-z-]+)`", TEXT) if name not in usage] == ["--memory"] * TEXT.count(
-        "`--memory`"
-    )
+def test_the_table_of_limits_has_the_defaults_and_every_option_exists() -> None:
+    rows = dict(re.findall(r"^\| `--(?:max-)?([a-z-]+)` \| ([\d,.]+) \|", TEXT, re.MULTILINE))
+    defaults = {name.replace("_", "-"): float(value) for name, value in vars(ServerLimits()).items()}
+    assert {name: float(value.replace(",", "")) for name, value in rows.items()} == defaults
+    commands: Any = get_command(app)
+    options = {name for parameter in commands.commands["serve"].params for name in parameter.opts}
+    assert set(re.findall(r"`(--[a-z-]+)`", TEXT)) <= options
 
 
 def test_every_link_leads_somewhere() -> None:

@@ -1,4 +1,4 @@
-"""The queue: bounded, fair, and nobody in it is forgotten."""
+"""The queue of jobs: bounded, fair, and no job in it is lost."""
 
 from collections.abc import Callable
 from threading import Thread
@@ -8,115 +8,115 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.serve.queue import Chore, FullError, Order, Queue
+from regard.serve.queue import FunctionJob, JobQueue, PendingResponse, QueueFullError
 
 
-class AtOnce:
-    """A loop that calls where it stands."""
+class ImmediateLoop:
+    """An event loop that calls at once, in the calling thread."""
 
-    def call_soon_threadsafe(self, callback: Callable[[int, Any], Any], place: int, found: Any, /) -> None:
-        callback(place, found)
+    def call_soon_threadsafe(self, callback: Callable[[int, Any], Any], index: int, result: Any, /) -> None:
+        callback(index, result)
 
 
-def tickets(count: int, order: Order | None = None) -> list[Chore]:
-    mine = order or Order(AtOnce(), lambda place, found: None)
-    return [Chore(mine, place, int) for place in range(count)]
+def make_jobs(count: int, response: PendingResponse | None = None) -> list[FunctionJob]:
+    response = response or PendingResponse(ImmediateLoop(), lambda index, result: None)
+    return [FunctionJob(response, index, int) for index in range(count)]
 
 
 @given(st.integers(1, 4), st.lists(st.integers(1, 9), min_size=1, max_size=6))
-def test_everything_is_taken_once_in_order_and_shared_out_evenly(workers: int, sizes: list[int]) -> None:
-    queue, put = Queue(1000, workers), list[Chore]()
+def test_every_job_is_taken_once_in_order_and_shared_evenly(workers: int, sizes: list[int]) -> None:
+    queue, jobs = JobQueue(1000, workers), list[FunctionJob]()
     for size in sizes:
-        put += (some := tickets(size))
-        queue.put(some)
+        jobs += (new := make_jobs(size))
+        queue.put(new)
     taken: list[list[Any]] = [[] for _ in range(workers)]
-    for mine in taken:
+    for share in taken:
         if queue.waiting:
-            mine += queue.take(0, 1000) or []
-    assert [each for mine in taken for each in mine] == put
-    assert max(map(len, taken)) <= -(-len(put) // workers) + workers
-    assert queue.running == len(put)
+            share += queue.take(0, 1000) or []
+    assert [job for share in taken for job in share] == jobs
+    assert max(map(len, taken)) <= -(-len(jobs) // workers) + workers
+    assert queue.running == len(jobs)
 
 
-def test_who_has_left_is_told_nothing() -> None:
-    told = list[int]()
-    order = Order(AtOnce(), lambda place, found: told.append(place))
-    order.answer(1, "found")
-    order.gone = True
-    order.answer(2, "found")
-    assert told == [1]
+def test_a_closed_response_receives_no_result() -> None:
+    received = list[int]()
+    response = PendingResponse(ImmediateLoop(), lambda index, result: received.append(index))
+    response.deliver(1, "result")
+    response.closed = True
+    response.deliver(2, "result")
+    assert received == [1]
 
 
-def test_a_full_queue_takes_all_of_a_request_or_nothing() -> None:
-    queue = Queue(5, 1)
-    queue.put(tickets(4))
-    with pytest.raises(FullError) as full:
-        queue.put(tickets(2))
+def test_a_full_queue_takes_all_jobs_of_a_request_or_none() -> None:
+    queue = JobQueue(5, 1)
+    queue.put(make_jobs(4))
+    with pytest.raises(QueueFullError) as full:
+        queue.put(make_jobs(2))
     assert 1 <= full.value.seconds <= 60
     assert queue.waiting == 4
-    queue.put(tickets(1))
+    queue.put(make_jobs(1))
     assert queue.waiting == 5
 
 
-def test_an_empty_queue_takes_any_request_that_is_allowed_at_all() -> None:
-    queue = Queue(2, 1)
-    queue.put(tickets(10))
+def test_an_empty_queue_takes_a_request_of_any_size() -> None:
+    queue = JobQueue(2, 1)
+    queue.put(make_jobs(10))
     assert queue.waiting == 10
 
 
-def test_who_has_left_takes_nobodys_place_and_is_not_taken() -> None:
-    queue, left = Queue(3, 1), Order(AtOnce(), lambda place, found: None)
-    queue.put(tickets(3, left))
-    left.gone = True
-    stays = tickets(3)
-    queue.put(stays)
-    assert queue.take(0, 9) == stays
+def test_jobs_of_a_closed_response_take_no_space_and_are_not_taken() -> None:
+    queue, closed = JobQueue(3, 1), PendingResponse(ImmediateLoop(), lambda index, result: None)
+    queue.put(make_jobs(3, closed))
+    closed.closed = True
+    jobs = make_jobs(3)
+    queue.put(jobs)
+    assert queue.take(0, 9) == jobs
 
 
-def test_a_closed_queue_is_emptied_before_its_workers_go_home() -> None:
-    queue = Queue(3, 1)
-    queue.put(tickets(2))
+def test_a_closed_queue_is_emptied_before_its_workers_end() -> None:
+    queue = JobQueue(3, 1)
+    queue.put(make_jobs(2))
     queue.close()
     assert len(queue.take(0, 9) or []) == 2
-    queue.done(2)
+    queue.mark_done(2)
     assert queue.take(0, 9) is None
 
 
-def test_a_worker_that_waits_is_woken_by_what_comes() -> None:
-    queue, found = Queue(3, 1), list[Any]()
-    worker = Thread(target=lambda: found.append(queue.take(0, 9)))
+def test_a_new_job_wakes_an_idle_worker() -> None:
+    queue, taken = JobQueue(3, 1), list[Any]()
+    worker = Thread(target=lambda: taken.append(queue.take(0, 9)))
     worker.start()
-    queue.put(tickets(1))
+    queue.put(make_jobs(1))
     worker.join(60)
-    assert len(found[0]) == 1
-    assert found[0][0].place == 0
+    assert len(taken[0]) == 1
+    assert taken[0][0].index == 0
 
 
-def test_a_lone_line_is_left_to_the_first_of_those_who_wait() -> None:
-    queue, found = Queue(5, 3), dict[int, Any]()
+def test_a_single_job_is_left_to_the_idle_worker_with_the_lowest_number() -> None:
+    queue, taken = JobQueue(5, 3), dict[int, Any]()
 
     def work(number: int) -> None:
-        found[number] = queue.take(0, 9, number)
+        taken[number] = queue.take(0, 9, number)
 
-    staff = [Thread(target=work, args=(number,)) for number in range(3)]
-    for worker in staff:
+    workers = [Thread(target=work, args=(number,)) for number in range(3)]
+    for worker in workers:
         worker.start()
     while len(queue._idle) < 3:
         pass
-    (alone,) = tickets(1)
-    queue.put([alone])
-    staff[0].join()
-    assert found == {0: [alone]}
-    queue.put(tickets(2))
-    staff[1].join()
-    staff[2].join()
-    assert [len(found[number]) for number in (1, 2)] == [1, 1]
+    (single,) = make_jobs(1)
+    queue.put([single])
+    workers[0].join()
+    assert taken == {0: [single]}
+    queue.put(make_jobs(2))
+    workers[1].join()
+    workers[2].join()
+    assert [len(taken[number]) for number in (1, 2)] == [1, 1]
 
 
-def test_what_is_left_when_the_queue_closes_is_taken_by_anybody() -> None:
-    queue = Queue(5, 2)
+def test_any_worker_takes_what_is_left_in_a_closed_queue() -> None:
+    queue = JobQueue(5, 2)
     queue._idle.add(0)
-    queue.put(tickets(1))
+    queue.put(make_jobs(1))
     queue.close()
     assert len(queue.take(0, 9, 1) or []) == 1
     assert queue.take(0, 9, 1) is None

@@ -1,44 +1,46 @@
-"""A worker by itself: who may have more than its one thread."""
+"""A worker by itself: when its steps may use more than one thread."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.serve.test_queue import AtOnce
+from tests.serve.test_queue import ImmediateLoop
 
+from regard.predict import Translation, TranslationOptions, TranslationRequest, Translator
 from regard.serve import worker
-from regard.serve.meter import Meter
-from regard.serve.queue import Line, Order, Queue
-from regard.serve.served import Served
-from regard.translator import Translation, Translator
-from regard.translator.options import Options, Request
+from regard.serve.metrics import Metrics
+from regard.serve.queue import JobQueue, PendingResponse, TranslationJob
+from regard.serve.service import ModelService
 
 
 @pytest.mark.parametrize(("count", "threads"), [(1, 3), (2, 1)])
-def test_only_the_steps_of_a_lone_line_may_be_shared(
+def test_only_the_steps_of_a_single_line_use_several_threads(
     count: int, threads: int, translator: Translator, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    allowed, found = list[int](), dict[int, Any]()
+    allowed, results = list[int](), dict[int, Any]()
 
     @contextmanager
-    def alone(threads: int) -> Iterator[None]:
+    def single_threaded(threads: int) -> Iterator[None]:
         allowed.append(threads)
         yield
 
-    monkeypatch.setattr(worker, "alone", alone)
-    served = Served("model", translator, Queue(8, 1), Meter())
-    order = Order(AtOnce(), found.__setitem__)
-    served.queue.put([Line(order, at, Request(line), Options()) for at, line in enumerate(lines[:count])])
-    served.queue.close()
-    one = worker.Worker(served, 0, threads=3)
-    one.start()
-    one.join()
-    assert set(_first(allowed, found)) == {threads}
+    monkeypatch.setattr(worker, "single_threaded", single_threaded)
+    service = ModelService("model", translator, JobQueue(8, 1), Metrics())
+    response = PendingResponse(ImmediateLoop(), results.__setitem__)
+    options = TranslationOptions()
+    service.queue.put(
+        [TranslationJob(response, at, TranslationRequest(line), options) for at, line in enumerate(lines[:count])]
+    )
+    service.queue.close()
+    thread = worker.Worker(service, 0, threads=3)
+    thread.start()
+    thread.join()
+    assert set(_first_steps(allowed, results)) == {threads}
     expected = translator.translate(lines[:count])
-    assert [found[at].text for at in range(count)] == [each.text for each in expected]
+    assert [results[index].text for index in range(count)] == [translation.text for translation in expected]
 
 
-def _first(allowed: Sequence[int], found: dict[int, Translation]) -> Sequence[int]:
-    """The steps before anybody was done."""
-    return allowed[: min(len(each.tokens) for each in found.values())]
+def _first_steps(allowed: Sequence[int], results: dict[int, Translation]) -> Sequence[int]:
+    """Return the thread counts of the steps before any line was finished."""
+    return allowed[: min(len(translation.tokens) for translation in results.values())]

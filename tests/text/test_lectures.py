@@ -1,10 +1,10 @@
-"""The lectures' tables: tokens and their ids, the output vocabulary, and a word as a one-hot vector."""
+"""Examples from the lectures: tokens and their ids, the output vocabulary, and a word as a one-hot vector."""
 
 import numpy as np
 
-from regard.text import END, UNK, Settings, Tokenizer
+from regard.text import END, UNK, Tokenizer, TokenizerSettings
 
-WORDS = Settings("word", bytes=False)
+WORDS = TokenizerSettings("word", bytes=False)
 
 
 def test_a_sentence_is_a_row_of_tokens_and_a_row_of_ids() -> None:
@@ -15,8 +15,8 @@ def test_a_sentence_is_a_row_of_tokens_and_a_row_of_ids() -> None:
     assert len({token.id for token in tokens}) == 4
 
 
-def test_a_word_of_the_output_vocabulary_is_a_one_at_its_id_among_zeros() -> None:
-    """The vocabulary `a am I thanks student <eos>`; our `</s>` is the lecture's `<eos>`."""
+def test_the_one_hot_vector_of_a_word_is_one_at_its_id() -> None:
+    """The vocabulary is `a am I thanks student <eos>`; our `</s>` is the lecture's `<eos>`."""
     tokenizer = Tokenizer.learn(["I am a student", "thanks"], 100, WORDS)
     known = {tokenizer.piece(number).removeprefix("▁") for number in range(END, len(tokenizer))}
     assert known == {"a", "am", "I", "thanks", "student", "</s>"}

@@ -1,4 +1,4 @@
-"""Model files of SentencePiece's own making: taken apart, put together, and their reserved ids moved."""
+"""SentencePiece model files are parsed and written, and their reserved ids moved."""
 
 import io
 from functools import cache
@@ -13,7 +13,7 @@ from regard.text import Tokenizer, proto
 
 
 def trained(**options: Any) -> bytes:
-    """A model as someone else would train it."""
+    """Train a model with SentencePiece itself."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(corpus()), model_writer=model, vocab_size=120, minloglevel=3, **options
@@ -35,7 +35,7 @@ def foreign(name: str) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "word", "char"])
-def test_a_model_taken_apart_and_put_together_is_the_same(kind: str) -> None:
+def test_a_model_that_is_parsed_and_written_is_unchanged(kind: str) -> None:
     model = learned(kind, "nfkc", True).model
     assert proto.read(model).write() == model
 
@@ -49,10 +49,12 @@ def test_a_model_trained_elsewhere_gets_our_reserved_ids(name: str) -> None:
 
 @pytest.mark.parametrize("name", FOREIGN)
 @given(line=text)
-def test_a_model_trained_elsewhere_cuts_lines_as_it_did(name: str, line: str) -> None:
+def test_a_model_trained_elsewhere_segments_lines_as_before(name: str, line: str) -> None:
     tokenizer = Tokenizer(foreign(name))
     theirs = sentencepiece.SentencePieceProcessor(model_proto=foreign(name))
-    plain = " ".join("".join(each for each in line if each.isprintable() and each != "▁").split(" "))
+    plain = " ".join(
+        "".join(character for character in line if character.isprintable() and character != "▁").split(" ")
+    )
     pieces = [theirs.id_to_piece(number) for number in theirs.encode(plain)]
     assert [tokenizer.piece(number) for number in tokenizer.encode(plain)] == pieces
 
@@ -64,11 +66,11 @@ def test_a_model_trained_elsewhere_decodes_what_it_encodes(name: str) -> None:
         assert tokenizer.decode(tokenizer.encode(line)) == tokenizer.normalise(line) == line
 
 
-def test_a_model_that_writes_the_space_after_a_word_is_refused() -> None:
+def test_a_model_that_writes_the_space_after_a_word_raises() -> None:
     with pytest.raises(ValueError, match="only ▁ before a word"):
         Tokenizer(trained(treat_whitespace_as_suffix=True))
 
 
-def test_a_model_whose_reserved_names_are_ordinary_pieces_is_refused() -> None:
+def test_a_model_whose_reserved_names_are_ordinary_pieces_raises() -> None:
     with pytest.raises(ValueError, match="cannot be mapped"):
         Tokenizer(trained(user_defined_symbols=["<pad>"]))

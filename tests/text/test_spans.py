@@ -1,4 +1,4 @@
-"""Every token knows its characters and its word in the original line."""
+"""Every token has its span and its word in the original line."""
 
 import gzip
 from itertools import pairwise
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.text.conftest import LOSSLESS, LOSSY, learned, text
 
-from regard.text import Settings, Token, Tokenizer, words
+from regard.text import Token, Tokenizer, TokenizerSettings, words
 
 Choice = tuple[str, str, bool, bool]
 
@@ -26,12 +26,12 @@ def test_spans_run_forward_cover_the_line_and_agree_with_the_words(choice: Choic
 
 
 def check(tokens: list[Token], line: str) -> None:
-    """The laws of spans, without `▁`, which is a space to the tokenizer and a letter to the line."""
+    """Check the laws of spans; `▁` is left out, because it is a space only to the tokenizer."""
     for before, after in pairwise(tokens):
         assert before.start <= after.start
         assert before.end <= after.end
     covered = {at for token in tokens for at in range(token.start, token.end)}
-    assert covered >= {at for at, each in enumerate(line) if not each.isspace() and each != "▁"}
+    assert covered >= {at for at, character in enumerate(line) if not character.isspace() and character != "▁"}
     spans = words(line)
     for token in tokens:
         assert 0 <= token.start <= token.end <= len(line)
@@ -45,32 +45,32 @@ def check(tokens: list[Token], line: str) -> None:
 
 @pytest.mark.parametrize("choice", [*LOSSLESS, *LOSSY])
 @given(line=text)
-def test_tokens_of_ids_stand_where_the_same_tokens_of_their_text_stand(choice: Choice, line: str) -> None:
+def test_tokens_of_ids_have_the_words_of_the_tokens_of_their_text(choice: Choice, line: str) -> None:
     tokenizer = learned(*choice)
-    said = tokenizer.decode(tokenizer.encode(line))
-    ids = tokenizer.encode(said)
-    found, told = tokenizer.tokens_of(ids), tokenizer.tokens(said)
+    decoded = tokenizer.decode(tokenizer.encode(line))
+    ids = tokenizer.encode(decoded)
+    found, expected = tokenizer.tokens_of(ids), tokenizer.tokens(decoded)
     check(found, tokenizer.decode(ids))
-    if tokenizer.decode(ids) == said and "▁" not in said:
-        assert [(token.id, token.word) for token in found] == [(token.id, token.word) for token in told]
+    if tokenizer.decode(ids) == decoded and "▁" not in decoded:
+        assert [(token.id, token.word) for token in found] == [(token.id, token.word) for token in expected]
 
 
 @given(st.lists(st.integers(0, 599)))
 def test_tokens_of_any_ids_lie_inside_their_text(ids: list[int]) -> None:
     tokenizer = learned("bpe")
-    said = tokenizer.decode(ids)
+    decoded = tokenizer.decode(ids)
     tokens = tokenizer.tokens_of(ids)
     assert [token.id for token in tokens] == ids
-    assert all(0 <= token.start <= token.end <= len(said) for token in tokens)
+    assert all(0 <= token.start <= token.end <= len(decoded) for token in tokens)
     assert [token.start for token in tokens] == sorted(token.start for token in tokens)
     assert {at for token in tokens for at in range(token.start, token.end)} >= {
-        at for at, each in enumerate(said) if not each.isspace()
+        at for at, character in enumerate(decoded) if not character.isspace()
     }
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "char"])
 @given(line=text)
-def test_with_identity_a_span_is_its_piece(kind: str, line: str) -> None:
+def test_with_identity_the_text_of_a_span_is_its_piece(kind: str, line: str) -> None:
     tokenizer = learned(kind, "identity")
     for token in tokenizer.tokens(line.replace("▁", "")):
         inside = line.replace("▁", "")[token.start : token.end]
@@ -80,13 +80,13 @@ def test_with_identity_a_span_is_its_piece(kind: str, line: str) -> None:
             assert inside.strip() == token.piece.replace("▁", " ").strip()
 
 
-def places(tokenizer: Tokenizer, line: str) -> list[tuple[str, str, int | None]]:
+def pieces_and_spans(tokenizer: Tokenizer, line: str) -> list[tuple[str, str, int | None]]:
     return [(token.piece, line[token.start : token.end], token.word) for token in tokenizer.tokens(line)]
 
 
-def test_all_bytes_of_a_character_have_its_span() -> None:
+def test_all_bytes_of_a_character_have_the_span_of_the_character() -> None:
     line = "the Ж🦓"
-    assert places(learned("char"), line)[-6:] == [
+    assert pieces_and_spans(learned("char"), line)[-6:] == [
         ("<0xD0>", "Ж", 1),
         ("<0x96>", "Ж", 1),
         ("<0xF0>", "🦓", 1),
@@ -96,8 +96,8 @@ def test_all_bytes_of_a_character_have_its_span() -> None:
     ]
 
 
-def test_what_is_normalised_together_is_told_together() -> None:
-    assert places(learned("char"), "ﬆ e\u0301") == [
+def test_characters_that_are_normalised_together_have_one_span() -> None:
+    assert pieces_and_spans(learned("char"), "ﬆ e\u0301") == [
         ("▁", "", 0),
         ("s", "ﬆ", 0),
         ("t", "ﬆ", 0),
@@ -107,14 +107,14 @@ def test_what_is_normalised_together_is_told_together() -> None:
     ]
 
 
-def test_a_letter_that_grows_in_lower_case_is_told_by_its_place_in_the_line() -> None:
-    found = places(learned("char", "identity", True), "İİ a")
+def test_a_letter_with_two_lower_case_characters_has_one_span() -> None:
+    found = pieces_and_spans(learned("char", "identity", True), "İİ a")
     assert [inside for piece, inside, _ in found if piece == "i"] == ["İ", "İ"]
     assert found[-1] == ("a", "a", 1)
 
 
-def test_words_count_in_the_original_line_whatever_is_collapsed() -> None:
-    assert places(learned("word"), " \t the\u3000 cat▁dog ") == [
+def test_words_are_those_of_the_original_line() -> None:
+    assert pieces_and_spans(learned("word"), " \t the\u3000 cat▁dog ") == [
         ("▁the", "the", 0),
         ("▁cat", "cat", 1),
         ("▁dog", "dog", 1),
@@ -123,10 +123,10 @@ def test_words_count_in_the_original_line_whatever_is_collapsed() -> None:
 
 def test_a_symbol_has_its_own_span() -> None:
     for kind in ("bpe", "unigram", "word", "char"):
-        assert ("<2de>", "<2de>", 0) in places(learned(kind), "<2de> the cat")
+        assert ("<2de>", "<2de>", 0) in pieces_and_spans(learned(kind), "<2de> the cat")
 
 
-def test_every_emoji_of_a_joined_one_is_covered() -> None:
+def test_every_part_of_a_joined_emoji_is_covered() -> None:
     line = "👩‍👩‍👧"
     tokens = learned("bpe").tokens(line)
     assert {at for token in tokens for at in range(token.start, token.end)} == set(range(len(line)))
@@ -144,13 +144,13 @@ def test_every_emoji_of_a_joined_one_is_covered() -> None:
     ],
 )
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_the_laws_hold_of_real_text(shared_data: Path, file: str, kind: str, lowercase: bool) -> None:
+def test_the_laws_hold_for_real_text(shared_data: Path, file: str, kind: str, lowercase: bool) -> None:
     path = shared_data / file
     if not path.is_file():
         pytest.skip(f"{file} is not among the real corpora here")
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         real = [line.rstrip("\n") for line in lines][:300]
-    tokenizer = Tokenizer.learn(real, 2500, Settings(kind, lowercase=lowercase))
+    tokenizer = Tokenizer.learn(real, 2500, TokenizerSettings(kind, lowercase=lowercase))
     for line in [*real, *(line.replace(" ", "") for line in real[:100])]:
         tokens = tokenizer.tokens(line)
         assert [token.id for token in tokens] == tokenizer.encode(line)

@@ -1,4 +1,4 @@
-"""Where words are: as `str.split` sees them, and finer only where a script writes no spaces."""
+"""Words are split as `str.split` does, and further only in scripts that write no spaces."""
 
 from itertools import pairwise
 
@@ -9,18 +9,18 @@ from tests.text.conftest import text
 from regard.text import word_of, words
 
 
-def cut(line: str) -> list[str]:
+def split(line: str) -> list[str]:
     return [line[start:end] for start, end in words(line)]
 
 
 @given(line=text)
 def test_a_line_with_white_space_is_split_as_str_split_does(line: str) -> None:
-    assert cut(f"a {line}") == f"a {line}".split()
+    assert split(f"a {line}") == f"a {line}".split()
 
 
 @given(line=text)
 def test_words_cover_every_character_but_white_space_once_and_in_order(line: str) -> None:
-    assert "".join(cut(line)) == "".join(line.split())
+    assert "".join(split(line)) == "".join(line.split())
     spans = words(line)
     assert all(start < end for start, end in spans)
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
@@ -52,7 +52,7 @@ def test_words_cover_every_character_but_white_space_once_and_in_order(line: str
     ],
 )
 def test_words_of(line: str, expected: list[str]) -> None:
-    assert cut(line) == expected
+    assert split(line) == expected
 
 
 def test_a_character_belongs_to_its_word_and_a_space_to_the_next_one() -> None:

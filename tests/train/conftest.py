@@ -1,4 +1,4 @@
-"""A run small enough to be trained many times over."""
+"""A run small enough to be trained many times."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -46,36 +46,36 @@ def tiny() -> Callable[..., Recipe]:
 
 @pytest.fixture
 def trained() -> Callable[[Recipe, Path], list[Event]]:
-    """Train to the end and hand over all that was told."""
+    """Return a function that trains a recipe and returns the events."""
     return lambda recipe, run: list(train(recipe, run, "cpu"))
 
 
 @pytest.fixture(autouse=True)
 def one_cache(shared_cache: None) -> None:
-    """All tests here share what is made from their text."""
+    """All tests here share a cache of prepared data."""
 
 
 @pytest.fixture(scope="session")
 def once(cache: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nothing interrupted, made once; not to be changed."""
+    """An uninterrupted run, trained once; tests must not change it."""
     return _trained(cache, tmp_path_factory.mktemp("once"), "train.steps=6")
 
 
 @pytest.fixture(scope="session")
 def begun(cache: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same run after four of its six steps; not to be changed."""
+    """A run after four of six steps, trained once; tests must not change it."""
     return _trained(cache, tmp_path_factory.mktemp("begun"), "train.steps=4")
 
 
-def _trained(cache: str, folder: Path, told: str) -> Path:
+def _trained(cache: str, folder: Path, override: str) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", cache)
-        list(train(parse(TINY, [told], name="tiny"), folder / "run", "cpu"))
+        list(train(parse(TINY, [override], name="tiny"), folder / "run", "cpu"))
     return folder / "run"
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a run's last checkpoint."""
+    """Return the tensors of a run's last checkpoint."""
     from safetensors.torch import load_file
 
     last = max((run / "checkpoints").glob("step-*"))
@@ -83,5 +83,5 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 
 def kinds(events: Sequence[Event]) -> list[str]:
-    """What was told, by name."""
+    """Return the names of the events."""
     return [type(event).__name__ for event in events]

@@ -1,4 +1,4 @@
-"""Train a run that is killed again and again at random moments, until it gets to its end. Run by `test_resume.py`."""
+"""Train a run that is killed at random moments until it finishes. Run by `test_resume.py`."""
 
 import os
 import random
@@ -14,7 +14,7 @@ from regard.train.loop import train
 
 
 def attempt(recipe: str, run: str, seconds: float) -> bool:
-    """Train in a child that is killed after so many seconds; whether it came to its end before that."""
+    """Train in a child process that is killed after some seconds; return whether it finished before that."""
     child = os.fork()
     if child == 0:
         threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
@@ -28,7 +28,7 @@ def main(recipe: str, run: str, seed: str) -> None:
     dice = random.Random(int(seed))
     torch.set_num_threads(1)
     kills = 0
-    # A little longer each time, so that it gets there however slow the machine is.
+    # A little longer each time, so that a slow machine finishes too.
     while not attempt(recipe, run, dice.uniform(0.05, 0.5) * (1 + kills / 4)):
         kills += 1
     print(kills)

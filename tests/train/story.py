@@ -1,4 +1,4 @@
-"""A made-up training, told as the events a real one yields."""
+"""The events of an invented training."""
 
 import math
 from collections.abc import Iterator
@@ -6,7 +6,8 @@ from pathlib import Path
 
 from regard.recipe import Recipe, parse
 from regard.score import bleu, exact_match
-from regard.train.events import Event, Finished, Noticed, Progress, Sample, Saved, Started, Validated
+from regard.tasks import Sample
+from regard.train.events import Event, Finished, Noticed, Progress, Saved, Started, Validated
 
 STEPS = 100
 REFERENCES = ("Ich schloss die Fenster", "أستطيع الذهاب وحيداً")
@@ -19,12 +20,12 @@ def recipe(name: str = "story") -> Recipe:
 
 
 def started(run: Path, step: int = 0) -> Started:
-    """The beginning, or the beginning of a later life."""
-    return Started(recipe(), run, 1_234_567, "cpu", 1, (2000, 2000), 7.4e6, 9e10, step, STEPS)
+    """The start of the run, or its resumption from a step."""
+    return Started(recipe(), run, 1_234_567, "cpu", 1, {"source": 2000, "target": 2000}, 7.4e6, 9e10, step, STEPS)
 
 
 def progress(step: int, pace: float = 1.0) -> Progress:
-    """Learning at a step; the loss falls, and ten steps take `pace` seconds."""
+    """Progress at a step; the loss falls, and ten steps take `pace` seconds."""
     loss = 1 + 5 * math.exp(-step / 30)
     return Progress(
         step, step // 40, loss, math.exp(loss), 1e-3, 0.8, step * 900, 15_300.0, 0.41, step / 10 * pace, 9.0
@@ -40,7 +41,7 @@ def validated(step: int) -> Validated:
 
 
 def story(run: Path, since: int = 0, pace: float = 1.0) -> Iterator[Event]:
-    """All events from a step on: something is told every 10, checked and saved every 50."""
+    """All events from a step on: progress every 10 steps, validation and checkpoint every 50."""
     yield Noticed("compile is off")
     yield started(run, since)
     for step in range(since + 10, STEPS + 1, 10):

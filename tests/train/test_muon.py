@@ -1,11 +1,11 @@
-"""Muon: torch's own updates, matrices of one shape together, merged projections each by itself."""
+"""Muon: the updates of `torch.optim.Muon`, with merged projections orthogonalised separately."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from regard.train.hands import Hands
-from regard.train.muon import Muon, orthogonalised
+from regard.train.cpu_threads import CpuThreads
+from regard.train.muon import Muon, orthogonalise
 
 
 def weights(*shapes: tuple[int, int]) -> list[Tensor]:
@@ -23,7 +23,7 @@ def moved(optimiser: torch.optim.Optimizer, steps: int = 2) -> list[Tensor]:
 
 
 def test_singular_values_become_about_one() -> None:
-    found = orthogonalised(torch.randn(3, 24, 40, generator=torch.Generator().manual_seed(0)))
+    found = orthogonalise(torch.randn(3, 24, 40, generator=torch.Generator().manual_seed(0)))
     values = torch.linalg.svdvals(found.float())
     assert 0.5 < float(values.min()) < float(values.max()) < 1.3
 
@@ -37,24 +37,24 @@ def test_updates_are_those_of_torch(decay: float) -> None:
         torch.testing.assert_close(one, other, rtol=0.0, atol=5e-3)  # products in bfloat16, moves of about 0.04
 
 
-def test_what_is_merged_is_orthogonalised_each_by_itself() -> None:
+def test_merged_projections_are_orthogonalised_separately() -> None:
     apart = weights((16, 16), (16, 16), (8, 16))
     merged = torch.cat([each.detach() for each in apart]).requires_grad_()
     merged.grad = torch.cat([each.grad for each in apart if each.grad is not None])
-    (found,) = moved(Muon([merged], 0.1, parts={id(merged): (16, 16, 8)}))
+    (found,) = moved(Muon([merged], 0.1, merged_rows={id(merged): (16, 16, 8)}))
     torch.testing.assert_close(found, torch.cat(moved(Muon(apart, 0.1))), rtol=0.0, atol=5e-3)
 
 
-def test_hands_share_the_work_and_change_nothing() -> None:
+def test_threads_do_not_change_the_updates() -> None:
     shapes = [(16, 16), (16, 48), (48, 16), (16, 16), (32, 16)]
     alone, shared = Muon(weights(*shapes), 0.1), Muon(weights(*shapes), 0.1)
-    with Hands(2) as shared.hands:
+    with CpuThreads(2) as shared.threads:
         found = moved(shared)
     for one, other in zip(moved(alone), found, strict=True):
         torch.testing.assert_close(one, other, rtol=0.0, atol=5e-3)
 
 
-def test_a_weight_without_a_gradient_stays() -> None:
+def test_a_weight_without_a_gradient_does_not_change() -> None:
     one, other = weights((8, 8), (8, 8))
     other.grad = None
     before = other.detach().clone()
@@ -62,7 +62,7 @@ def test_a_weight_without_a_gradient_stays() -> None:
     assert torch.equal(other.detach(), before)
 
 
-def test_a_closure_makes_the_gradients_and_its_loss_is_handed_back() -> None:
+def test_step_calls_the_closure_and_returns_its_loss() -> None:
     (weight,) = weights((8, 8))
     weight.grad = None
     before = weight.detach().clone()

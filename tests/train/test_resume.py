@@ -1,4 +1,4 @@
-"""A run that was stopped, killed or starved goes on to the very numbers of one that was not."""
+"""A run that was stopped, killed or ran out of disk space resumes to the same bits as an uninterrupted one."""
 
 import json
 import resource
@@ -15,9 +15,9 @@ import torch
 from safetensors.torch import load_file
 from tests.train.conftest import kinds, weights
 
-from regard.names import CHECKPOINTS
 from regard.recipe import Recipe, dump
-from regard.train.checkpoint import newest
+from regard.run_files import CHECKPOINTS
+from regard.train.checkpoint import find_latest
 from regard.train.events import Event, Finished, Noticed, Progress, Started
 from regard.train.loop import train
 
@@ -27,7 +27,7 @@ EVERYTHING = ("train.ema=0.9", "train.optimiser=muon", "train.schedule=plateau",
 
 
 def same(one: Path, other: Path) -> bool:
-    """Whether two runs ended with the same tensors, to the last bit, random numbers included."""
+    """Return whether two runs ended with equal tensors, random generators included."""
     left, right = weights(one), weights(other)
     model = [load_file(run / "model.safetensors") for run in (one, other)]
     return (
@@ -39,13 +39,13 @@ def same(one: Path, other: Path) -> bool:
 
 @pytest.fixture
 def straight(once: Path, tmp_path: Path) -> Path:
-    """A run that nothing interrupted, in a folder of one's own."""
+    """A copy of an uninterrupted run."""
     return Path(shutil.copytree(once, tmp_path / "straight"))
 
 
 @pytest.fixture
 def half(begun: Path, tmp_path: Path) -> Path:
-    """A run after four of six steps, in a folder of one's own."""
+    """A copy of a run after four of six steps."""
     return Path(shutil.copytree(begun, tmp_path / "half"))
 
 
@@ -64,21 +64,25 @@ def test_a_resumed_run_ends_with_the_same_bits(
 def test_a_run_killed_at_random_moments_ends_with_the_same_bits(straight: Path, tiny: Make, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(dump(tiny()), encoding="utf-8")
     command = [sys.executable, str(Path(__file__).with_name("killed.py")), str(tmp_path / "tiny.toml")]
-    said = subprocess.run([*command, str(tmp_path / "killed"), "7"], capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stderr
-    assert int(said.stdout) >= 1
+    result = subprocess.run([*command, str(tmp_path / "killed"), "7"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) >= 1
     assert same(straight, tmp_path / "killed")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_saves_and_stops_and_the_run_goes_on(
+def test_a_signal_saves_a_checkpoint_and_the_run_resumes(
     number: signal.Signals, straight: Path, tiny: Make, trained: Train, tmp_path: Path
 ) -> None:
     events: list[Event] = []
-    for event in train(tiny(), tmp_path / "stopped", "cpu"):
-        events.append(event)
-        if isinstance(event, Progress) and event.step == 2:
-            signal.raise_signal(number)
+    before = signal.signal(number, signal.SIG_DFL)  # under `nohup`, SIGHUP is ignored
+    try:
+        for event in train(tiny(), tmp_path / "stopped", "cpu"):
+            events.append(event)
+            if isinstance(event, Progress) and event.step == 2:
+                signal.raise_signal(number)
+    finally:
+        signal.signal(number, before)
     finished = events[-1]
     assert isinstance(finished, Finished)
     assert finished.reason == "stopped"
@@ -89,7 +93,7 @@ def test_a_signal_saves_and_stops_and_the_run_goes_on(
     assert same(straight, tmp_path / "stopped")
 
 
-def test_a_hangup_that_nohup_has_silenced_stays_so(tiny: Make, tmp_path: Path) -> None:
+def test_a_signal_that_is_ignored_remains_ignored(tiny: Make, tmp_path: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         events = train(tiny(), tmp_path, "cpu")
@@ -100,17 +104,17 @@ def test_a_hangup_that_nohup_has_silenced_stays_so(tiny: Make, tmp_path: Path) -
         signal.signal(signal.SIGHUP, before)
 
 
-def test_who_asks_to_stop_is_heard_at_once_and_once(tiny: Make, tmp_path: Path) -> None:
-    heard: list[str] = []
-    events = train(tiny(), tmp_path, "cpu", asked=lambda: heard.append("yes"))
+def test_on_stop_is_called_at_once_and_only_once(tiny: Make, tmp_path: Path) -> None:
+    calls: list[str] = []
+    events = train(tiny(), tmp_path, "cpu", on_stop=lambda: calls.append("stop"))
     next(event for event in events if isinstance(event, Progress))
     for _ in range(2):
         signal.raise_signal(signal.SIGTERM)
-        assert heard == ["yes"]
+        assert calls == ["stop"]
     assert [event.reason for event in events if isinstance(event, Finished)] == ["stopped"]
 
 
-def test_a_second_ctrl_c_does_not_wait(tiny: Make, tmp_path: Path) -> None:
+def test_a_second_ctrl_c_interrupts_at_once(tiny: Make, tmp_path: Path) -> None:
     events = train(tiny(), tmp_path, "cpu")
     next(event for event in events if isinstance(event, Progress))
     signal.raise_signal(signal.SIGINT)
@@ -120,7 +124,7 @@ def test_a_second_ctrl_c_does_not_wait(tiny: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "lost", "notes", "no notes", "another step", "another name"])
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
+def test_a_damaged_checkpoint_is_skipped_for_the_one_before(
     harm: str, straight: Path, half: Path, tiny: Make, trained: Train
 ) -> None:
     last = max((half / CHECKPOINTS).glob("step-*"))
@@ -143,14 +147,14 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
         case "another name":
             notes.write_text(written.replace('"shrunk"', '"shrunj"'), encoding="utf-8")
     events = trained(tiny(), half)
-    said = [event.message for event in events if isinstance(event, Noticed)]
-    assert len(said) == 1
-    assert "step-00000004 is damaged" in said[0]
-    assert "going on from step 2" in said[0]
+    messages = [event.message for event in events if isinstance(event, Noticed)]
+    assert len(messages) == 1
+    assert "step-00000004 is damaged" in messages[0]
+    assert "resuming from step 2" in messages[0]
     assert same(straight, half)
 
 
-def test_a_checkpoint_from_before_notes_were_sealed_is_gone_on_from(half: Path, straight: Path, tiny: Make) -> None:
+def test_a_checkpoint_without_a_checksum_can_be_resumed(half: Path, straight: Path, tiny: Make) -> None:
     for file in (half / CHECKPOINTS).glob("*/notes.json"):
         notes = json.loads(file.read_text(encoding="utf-8"))
         del notes["seal"]
@@ -159,7 +163,7 @@ def test_a_checkpoint_from_before_notes_were_sealed_is_gone_on_from(half: Path, 
     assert same(straight, half)
 
 
-def test_what_somebody_laid_beside_the_checkpoints_is_left_alone(half: Path, straight: Path, tiny: Make) -> None:
+def test_other_files_among_the_checkpoints_are_kept(half: Path, straight: Path, tiny: Make) -> None:
     last = max((half / CHECKPOINTS).glob("step-*"))
     shutil.copytree(last, last.with_name("step-00000004.copy"))
     (half / CHECKPOINTS / "step-notes.txt").write_text("the good one is 4", encoding="utf-8")
@@ -171,16 +175,16 @@ def test_what_somebody_laid_beside_the_checkpoints_is_left_alone(half: Path, str
     assert same(straight, half)
 
 
-def test_without_a_whole_checkpoint_nothing_is_overwritten(half: Path, tiny: Make, trained: Train) -> None:
+def test_without_an_undamaged_checkpoint_nothing_is_overwritten(half: Path, tiny: Make, trained: Train) -> None:
     for each in (half / CHECKPOINTS).rglob("*.safetensors"):
         each.write_bytes(b"")
-    with pytest.raises(ValueError, match=r"no checkpoint of .* is whole.*begin anew"):
+    with pytest.raises(ValueError, match=r"every checkpoint of .* is damaged.*start a new run"):
         trained(tiny(), half)
 
 
 @contextmanager
 def full_disk_from(events: Iterator[Event], kind: type[Event], size: int) -> Iterator[None]:
-    """From an event of this kind on, no file may be larger than this, which to a program is a full disk."""
+    """Limit the size of files from an event of this kind on, which looks like a full disk to the program."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     next(event for event in events if isinstance(event, kind))
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -193,10 +197,10 @@ def full_disk_from(events: Iterator[Event], kind: type[Event], size: int) -> Ite
 @pytest.mark.parametrize("size", [2_000, 60_000], ids=["weights", "checkpoint"])
 def test_a_full_disk_loses_nothing(size: int, straight: Path, half: Path, tiny: Make, trained: Train) -> None:
     events = train(tiny(), half, "cpu")
-    said = r"cannot write in .*step-00000004, is whole.*same command"
-    with full_disk_from(events, Started, size), pytest.raises(OSError, match=said):
+    message = r"cannot write in .*step-00000004, is complete.*repeat the command"
+    with full_disk_from(events, Started, size), pytest.raises(OSError, match=message):
         list(events)
-    place, faults = newest(half)
+    place, faults = find_latest(half)
     assert place is not None
     assert (place.name, faults) == ("step-00000004", [])
     assert {each.name for each in (half / CHECKPOINTS).iterdir()} == {"step-00000002", "step-00000004"}
@@ -204,25 +208,27 @@ def test_a_full_disk_loses_nothing(size: int, straight: Path, half: Path, tiny: 
     assert same(straight, half)
 
 
-def test_a_finished_run_only_says_so_again(straight: Path, tiny: Make, trained: Train) -> None:
+def test_a_finished_run_takes_no_further_step(straight: Path, tiny: Make, trained: Train) -> None:
     assert kinds(trained(tiny(), straight)) == ["Started", "Finished"]
 
 
-def test_another_recipe_is_refused_with_what_differs(straight: Path, tiny: Make, trained: Train) -> None:
+def test_another_recipe_is_refused_with_the_differences(straight: Path, tiny: Make, trained: Train) -> None:
     with pytest.raises(ValueError, match=r"(?s)train.rate was 0.01, now 0.5.*--run"):
         trained(tiny("train.rate=0.5"), straight)
 
 
-def test_what_may_change_changes(straight: Path, tiny: Make, trained: Train) -> None:
+def test_mutable_settings_may_change_when_a_run_resumes(straight: Path, tiny: Make, trained: Train) -> None:
     more = tiny("train.steps=7", "train.every=5", "train.tokens=700", "decode.beam=2")
     events = trained(more, straight)
-    assert any(isinstance(event, Noticed) and "train.tokens was 512 and is 700" in event.message for event in events)
+    assert any(
+        isinstance(event, Noticed) and "train.tokens was 512 and is now 700" in event.message for event in events
+    )
     finished = events[-1]
     assert isinstance(finished, Finished)
     assert finished.step == 7
 
 
-def test_other_text_under_the_same_recipe_is_refused(tiny: Make, trained: Train, tmp_path: Path) -> None:
+def test_changed_data_under_the_same_recipe_are_refused(tiny: Make, trained: Train, tmp_path: Path) -> None:
     for side in ("en", "de"):
         (tmp_path / f"text.{side}").write_text("a b c\nd e f g\nh i\n" * 30, encoding="utf-8")
     names = f"data.train=[{{source='{tmp_path}/text.en', target='{tmp_path}/text.de'}}]"
@@ -232,7 +238,7 @@ def test_other_text_under_the_same_recipe_is_refused(tiny: Make, trained: Train,
         print("a new", file=one)
         print("word d", file=other)
     before = {each: each.read_bytes() for each in (tmp_path / "run" / "tokenizer").iterdir()}
-    with pytest.raises(ValueError, match="text or the vocabulary has changed"):
+    with pytest.raises(ValueError, match="data or the vocabulary has changed"):
         trained(recipe.model_copy(update={"train": recipe.train.model_copy(update={"steps": 4})}), tmp_path / "run")
     assert before == {each: each.read_bytes() for each in before}, "the trained model needs its own vocabulary"
 
@@ -241,7 +247,7 @@ def test_other_text_under_the_same_recipe_is_refused(tiny: Make, trained: Train,
     ("harmed", "chosen"),
     [("best", "last, step 4"), ("step-00000004", "best on data.valid")],
 )
-def test_damaged_weights_are_done_without(
+def test_damaged_weights_are_ignored(
     harmed: str, chosen: str, tiny: Make, trained: Train, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     recipe = tiny("train.steps=4", "train.average=2")
@@ -254,10 +260,10 @@ def test_damaged_weights_are_done_without(
     assert f"{harmed}.safetensors is damaged" in caplog.text
 
 
-def test_a_run_that_came_to_nothing_may_be_begun_anew_by_another_recipe(
+def test_a_run_without_a_checkpoint_may_be_replaced_by_another_recipe(
     tiny: Make, trained: Train, tmp_path: Path
 ) -> None:
-    with pytest.raises(ValueError, match="not a number"):
+    with pytest.raises(ValueError, match="diverged"):
         trained(tiny("train.rate=1e30", "train.warmup=0"), tmp_path)
     stale = tmp_path / "weights" / "step-00009999.safetensors"
     stale.parent.mkdir(exist_ok=True)
@@ -267,17 +273,15 @@ def test_a_run_that_came_to_nothing_may_be_begun_anew_by_another_recipe(
     assert (tmp_path / "model.safetensors").is_file()
 
 
-def test_a_trained_model_is_not_replaced_even_without_its_checkpoints(
-    straight: Path, tiny: Make, trained: Train
-) -> None:
+def test_a_trained_model_without_checkpoints_is_not_replaced(straight: Path, tiny: Make, trained: Train) -> None:
     shutil.rmtree(straight / CHECKPOINTS)
-    with pytest.raises(ValueError, match="begun with another recipe"):
+    with pytest.raises(ValueError, match="started with another recipe"):
         trained(tiny("train.rate=0.5"), straight)
     with pytest.raises(ValueError, match=r"trained model but no checkpoint.*--run.*or remove"):
         trained(tiny(), straight)
 
 
-def test_what_a_killed_process_left_half_written_is_removed(half: Path, tiny: Make, trained: Train) -> None:
+def test_half_written_files_of_a_killed_process_are_removed(half: Path, tiny: Make, trained: Train) -> None:
     for name in ("model.safetensors.0a1b2c3d", "weights/best.safetensors.0a1b2c3d"):
         (half / name).write_bytes(b"half")
     (half / "model.safetensors.mine").write_bytes(b"a copy")
@@ -287,7 +291,7 @@ def test_what_a_killed_process_left_half_written_is_removed(half: Path, tiny: Ma
     assert (half / "weights" / "best.safetensors").is_file()
 
 
-def test_a_run_whose_time_was_up_takes_no_step_more(tiny: Make, trained: Train, tmp_path: Path) -> None:
+def test_a_run_that_reached_its_time_limit_takes_no_further_step(tiny: Make, trained: Train, tmp_path: Path) -> None:
     recipe = tiny("train.minutes=1e-9", "train.steps=100")
     first = trained(recipe, tmp_path)[-1]
     assert kinds(events := trained(recipe, tmp_path)) == ["Started", "Finished"]

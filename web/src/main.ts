@@ -1,8 +1,8 @@
-/** The page that `regard look` serves. */
+/** Entry of the page that `regard look` serves. */
 
 import { mount } from 'svelte'
 import App from './App.svelte'
-import { keepAddress } from './lib/history.svelte'
+import { syncAddress } from './lib/history.svelte'
 import { Explorer } from './lib/explorer.svelte'
 import { SocketTransport, type Transport } from './lib/transport'
 import './page.css'
@@ -15,6 +15,6 @@ async function transport(): Promise<Transport> {
   return new SocketTransport(address.href)
 }
 
-const look = new Explorer(await transport(), location.hash)
-keepAddress(look)
-mount(App, { target: document.getElementById('regard')!, props: { look } })
+const explorer = new Explorer(await transport(), location.hash)
+syncAddress(explorer)
+mount(App, { target: document.getElementById('regard')!, props: { explorer } })

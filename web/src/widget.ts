@@ -1,30 +1,30 @@
-/** The explorer for notebooks (anywidget) and for self-contained pages that hold their answers. */
+/** Entry for notebooks (anywidget) and for self-contained pages with recorded answers. */
 
 import { mount, unmount } from 'svelte'
 import App from './App.svelte'
-import { written } from './lib/address'
+import { formatState } from './lib/address'
 import { Explorer } from './lib/explorer.svelte'
 import { KernelTransport, RecordedTransport, type Kernel, type Recording } from './lib/transport'
 
 const SAVE_AFTER_MS = 300
 
-/** The state to begin with: what the hash says, and what the notebook named beside it. */
-function beginning(kernel: Kernel): string {
-  const said = new URLSearchParams(String(kernel.get('state') ?? '').replace(/^#/, ''))
-  for (const name of ['source', 'model']) {
-    const value = kernel.get(name)
-    if (typeof value === 'string' && value && !said.has(name)) said.set(name, value)
+/** Return the initial state: the widget's `state`, completed by its `text` and `model`. */
+function initialState(kernel: Kernel): string {
+  const values = new URLSearchParams(String(kernel.get('state') ?? '').replace(/^#/, ''))
+  for (const [name, trait] of [['source', 'text'], ['text', 'text'], ['model', 'model']] as const) {
+    const value = kernel.get(trait)
+    if (typeof value === 'string' && value && !values.has(name)) values.set(name, value)
   }
-  return said.toString()
+  return values.toString()
 }
 
 function render({ model, el }: { model: Kernel; el: HTMLElement }): () => void {
-  const look = new Explorer(new KernelTransport(model), beginning(model))
+  const explorer = new Explorer(new KernelTransport(model), initialState(model))
   const height = Number(model.get('height')) || 720
-  const app = mount(App, { target: el, props: { look, height } })
+  const app = mount(App, { target: el, props: { explorer, height } })
   let timer: ReturnType<typeof setTimeout> | undefined
-  const stop = look.watch(() => {
-    const state = written(look.state)
+  const stop = explorer.watch(() => {
+    const state = formatState(explorer.state)
     clearTimeout(timer)
     timer = setTimeout(() => {
       model.set('state', state)
@@ -34,7 +34,7 @@ function render({ model, el }: { model: Kernel; el: HTMLElement }): () => void {
   return () => {
     clearTimeout(timer)
     stop()
-    look.close()
+    explorer.close()
     void unmount(app)
   }
 }
@@ -47,8 +47,8 @@ export interface Recorded {
 
 /** Show recorded answers in an element. */
 export function mountRecorded(element: HTMLElement, { recordings, state = '', height = null }: Recorded): void {
-  const look = new Explorer(new RecordedTransport(recordings), state)
-  mount(App, { target: element, props: { look, height } })
+  const explorer = new Explorer(new RecordedTransport(recordings), state)
+  mount(App, { target: element, props: { explorer, height } })
 }
 
 declare global {

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { defaults, understood, written, type State } from '../src/lib/address'
-import { isStep } from '../src/lib/history.svelte'
+import { defaults, formatState, parseState, type State } from '../src/lib/address'
+import { isHistoryStep } from '../src/lib/history.svelte'
 
 const FULL: State = {
-  view: 'whatif', model: 'demo-de', source: 'Is 50 % & more = “enough”? 你好 #1', target: 'كتاب', part: 'encoder', layer: 2, heads: [0, 3],
+  view: 'whatif', model: 'demo-de', inputs: { source: 'Is 50 % & more = “enough”? 你好 #1', text: 'Once upon' }, target: 'كتاب', part: 'encoder', layer: 2, heads: [0, 3],
   aggregate: 'rollout', words: true, specials: false, scale: 'log', threshold: 0.05, top: 3, palette: 'blues', theme: 'dark',
   sort: 'entropy', beam: 5, prefix: [12, 7], pin: { side: 'key', place: 4 }, step: 2, count: 64, layout: 'tree', pruned: false,
   changes: [
@@ -14,36 +14,36 @@ const FULL: State = {
   ],
 }
 
-describe('the address', () => {
-  it('names only layer and head where everything is as at the beginning', () => {
-    expect(written(defaults())).toBe('layer=1&head=1')
-    expect(understood('')).toEqual(defaults())
+describe('the URL fragment', () => {
+  it('of the initial state contains only layer and head', () => {
+    expect(formatState(defaults())).toBe('layer=1&head=1')
+    expect(parseState('')).toEqual(defaults())
   })
 
-  it('holds the whole state', () => {
-    expect(understood(`#${written(FULL)}`)).toEqual(FULL)
+  it('contains the whole state', () => {
+    expect(parseState(`#${formatState(FULL)}`)).toEqual(FULL)
   })
 
-  it('counts layers and heads from 1, as people do', () => {
-    expect(understood('#layer=2&head=3')).toMatchObject({ layer: 1, heads: [2] })
-    expect(written({ ...defaults(), layer: 1, heads: [2] })).toBe('layer=2&head=3')
+  it('counts layers and heads from 1', () => {
+    expect(parseState('#layer=2&head=3')).toMatchObject({ layer: 1, heads: [2] })
+    expect(formatState({ ...defaults(), layer: 1, heads: [2] })).toBe('layer=2&head=3')
   })
 
-  it('can be read by people', () => {
-    const state = { ...defaults(), view: 'atlas' as const, source: 'I saw a cat', changes: FULL.changes.slice(0, 1) }
-    expect(written(state)).toBe('view=atlas&source=I+saw+a+cat&layer=1&head=1&changes=ablate:cross.2.1,3:mean')
+  it('is readable', () => {
+    const state = { ...defaults(), view: 'atlas' as const, inputs: { source: 'I saw a cat', text: '' }, changes: FULL.changes.slice(0, 1) }
+    expect(formatState(state)).toBe('view=atlas&source=I+saw+a+cat&layer=1&head=1&changes=ablate:cross.2.1,3:mean')
   })
 
-  it('survives what nobody understands', () => {
-    const state = understood('#view=kitchen&layer=-3&head=x,0&threshold=7&beam=none&pin=here&changes=ablate:cross;keep:nowhere.1.1;row:cross.1.1;x')
+  it('ignores invalid values', () => {
+    const state = parseState('#view=kitchen&layer=-3&head=x,0&threshold=7&beam=none&pin=here&changes=ablate:cross;keep:nowhere.1.1;row:cross.1.1;x')
     expect(state).toEqual({ ...defaults(), heads: [] })
   })
 })
 
-describe('a step in the history', () => {
-  it('is another view or another change, not another letter', () => {
-    expect(isStep(defaults(), { ...defaults(), view: 'beam' })).toBe(true)
-    expect(isStep(defaults(), { ...defaults(), changes: [{ op: 'block', tokens: [1] }] })).toBe(true)
-    expect(isStep(defaults(), { ...defaults(), source: 'a', threshold: 0.2, pin: { side: 'query', place: 1 } })).toBe(false)
+describe('a history entry', () => {
+  it('is another view or another change, but not another character', () => {
+    expect(isHistoryStep(defaults(), { ...defaults(), view: 'beam' })).toBe(true)
+    expect(isHistoryStep(defaults(), { ...defaults(), changes: [{ op: 'block', tokens: [1] }] })).toBe(true)
+    expect(isHistoryStep(defaults(), { ...defaults(), inputs: { source: 'a', text: '' }, threshold: 0.2, pin: { side: 'query', place: 1 } })).toBe(false)
   })
 })

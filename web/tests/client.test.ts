@@ -2,10 +2,10 @@ import { describe, expect, it } from 'vitest'
 import { Client } from '../src/lib/client'
 import { writeFrame } from '../src/lib/mock'
 import type { Numbered } from '../src/lib/messages'
-import { matching, type Line, type Listener, type Transport } from '../src/lib/transport'
+import { matching, type Connection, type Listener, type Transport } from '../src/lib/transport'
 
-/** A line that a test holds in its hand. */
-class Hand implements Transport {
+/** A transport whose answers the test writes. */
+class ManualTransport implements Transport {
   readonly live = true
   readonly sent: Numbered[] = []
   listener: Listener | null = null
@@ -23,63 +23,63 @@ class Hand implements Transport {
   }
 }
 
-function talk() {
-  const hand = new Hand()
-  const lines: Line[] = []
-  const making: unknown[] = []
-  const client = new Client(hand, { line: (line) => lines.push(line), making: (message) => making.push(message) })
-  const heard: string[] = []
+function connect() {
+  const transport = new ManualTransport()
+  const states: Connection[] = []
+  const training: unknown[] = []
+  const client = new Client(transport, { connection: (state) => states.push(state), training: (message) => training.push(message) })
+  const received: string[] = []
   const ask = (name: string, channel = 'main') =>
     client.ask(channel, null, { kind: 'read', source: name }, {
-      frame: ({ message }) => heard.push(`${name}:${message.kind}`),
-      failed: (sentence) => heard.push(`${name}:failed:${sentence}`),
+      frame: ({ message }) => received.push(`${name}:${message.kind}`),
+      failed: (message) => received.push(`${name}:failed:${message}`),
     })
-  return { hand, lines, making, client, heard, ask }
+  return { transport, states, training, client, received, ask }
 }
 
 describe('a client', () => {
-  it('numbers its questions and hears the answers to them', () => {
-    const { hand, heard, ask } = talk()
+  it('gives questions an id and passes on their answers', () => {
+    const { transport, received, ask } = connect()
     ask('a')
     ask('b', 'other')
-    hand.answer({ id: 2, kind: 'tokens', last: true })
-    hand.answer({ id: 1, kind: 'result', last: false })
-    expect(heard).toEqual(['b:tokens', 'a:result'])
+    transport.answer({ id: 2, kind: 'tokens', last: true })
+    transport.answer({ id: 1, kind: 'result', last: false })
+    expect(received).toEqual(['b:tokens', 'a:result'])
   })
 
-  it('hears no more of a question when a newer one was asked in its channel', () => {
-    const { hand, heard, ask } = talk()
+  it('drops the answer to a question when a newer one was asked in its channel', () => {
+    const { transport, received, ask } = connect()
     ask('old')
     ask('new')
-    hand.answer({ id: 1, kind: 'result', last: true })
-    hand.answer({ id: 2, kind: 'result', last: true })
-    expect(heard).toEqual(['new:result'])
+    transport.answer({ id: 1, kind: 'result', last: true })
+    transport.answer({ id: 2, kind: 'result', last: true })
+    expect(received).toEqual(['new:result'])
   })
 
-  it('asks what is unanswered again when the line is back', () => {
-    const { hand, ask } = talk()
+  it('sends unanswered questions again after a lost connection', () => {
+    const { transport, ask } = connect()
     ask('done', 'a')
     ask('open', 'b')
-    hand.answer({ id: 1, kind: 'result', last: true })
-    hand.listener!.line('lost')
-    hand.listener!.line('open')
-    expect(hand.sent.map(({ id }) => id)).toEqual([1, 2, 2])
+    transport.answer({ id: 1, kind: 'result', last: true })
+    transport.listener!.connection('lost')
+    transport.listener!.connection('open')
+    expect(transport.sent.map(({ id }) => id)).toEqual([1, 2, 2])
   })
 
-  it('passes on sentences about what went wrong', () => {
-    const { hand, heard, ask } = talk()
+  it('passes on error messages', () => {
+    const { transport, received, ask } = connect()
     ask('a')
-    hand.answer({ id: 1, kind: 'error', last: true, message: 'The sentence is too long.' })
-    expect(heard).toEqual(['a:failed:The sentence is too long.'])
+    transport.answer({ id: 1, kind: 'error', last: true, message: 'The sentence is too long.' })
+    expect(received).toEqual(['a:failed:The sentence is too long.'])
   })
 
-  it('tells of a model in the making without ending the question', () => {
-    const { hand, heard, making, ask } = talk()
+  it('passes on the progress of training without ending the question', () => {
+    const { transport, received, training, ask } = connect()
     ask('a')
-    hand.answer({ id: 1, kind: 'making', last: false, done: 0.5 })
-    hand.answer({ id: 1, kind: 'models', last: true })
-    expect(making).toHaveLength(1)
-    expect(heard).toEqual(['a:models'])
+    transport.answer({ id: 1, kind: 'training', last: false, done: 0.5 })
+    transport.answer({ id: 1, kind: 'models', last: true })
+    expect(training).toHaveLength(1)
+    expect(received).toEqual(['a:models'])
   })
 })
 
@@ -89,12 +89,12 @@ describe('a recording', () => {
     { question: { kind: 'maths', source: 'a cat', target_ids: [5, 2], part: 'cross', layer: 0, head: 1, query: 0 }, frames: ['y'] },
   ]
 
-  it('answers what was asked then, whatever the manner', () => {
-    const asked = { kind: 'read', source: 'a cat', candidates: 8, first: { part: 'cross', layer: 1 }, id: 9, channel: 'main', model: 'm', changes: [] }
-    expect(matching(asked, recordings)).toBe(recordings[0])
+  it('answers recorded questions, whatever their options', () => {
+    const question = { kind: 'read', source: 'a cat', candidates: 8, first: { part: 'cross', layer: 1 }, id: 9, channel: 'main', model: 'm', changes: [] }
+    expect(matching(question, recordings)).toBe(recordings[0])
   })
 
-  it('does not answer what was not asked', () => {
+  it('does not answer other questions', () => {
     expect(matching({ kind: 'read', source: 'a dog' }, recordings)).toBeUndefined()
     expect(matching({ kind: 'read', source: 'a cat', beam: 5 }, recordings)).toBeUndefined()
     expect(matching({ ...recordings[1]!.question, head: 0 }, recordings)).toBeUndefined()

@@ -8,7 +8,7 @@ describe('Arabic letters', () => {
     },
   )
 
-  it('join over a cut only where both would have joined', () => {
+  it('join across tokens only if both letters join', () => {
     expect(joined('الطا', 'لب')).toBe(false)
     expect(joined('أست', 'طيع')).toBe(true)
     expect(joined('كت', 'اب')).toBe(true)
@@ -16,29 +16,29 @@ describe('Arabic letters', () => {
     expect(joined('cat', 'ب')).toBe(false)
   })
 
-  it('join over a mark that stands upon the last letter', () => {
+  it('join across a combining mark', () => {
     expect(joined('بَ', 'ت')).toBe(true)
     expect(joined('دَ', 'ت')).toBe(false)
   })
 })
 
-describe('pieces', () => {
-  it('get a joiner on both sides of a cut inside a word', () => {
+describe('tokens', () => {
+  it('get a joiner on both sides inside a word', () => {
     expect(shaped(['أست', 'طيع'], [false, true])).toEqual([`أست${JOINER}`, `${JOINER}طيع`])
   })
 
-  it('get none between words, nor after a letter that does not join ahead', () => {
+  it('get none between words, nor after a letter that does not join the next', () => {
     expect(shaped(['أست', 'طيع'], [false, false])).toEqual(['أست', 'طيع'])
     expect(shaped(['وحيد', 'اً'], [false, true])).toEqual(['وحيد', 'اً'])
   })
 
-  it('keep what is not Arabic as it is', () => {
+  it('of other scripts stay unchanged', () => {
     expect(shaped(['Kat', 'ze'], [false, true])).toEqual(['Kat', 'ze'])
   })
 })
 
-describe('a text inside a sentence', () => {
-  it('keeps its direction to itself where it runs the other way', () => {
+describe('a right-to-left text', () => {
+  it('is isolated from the text around it', () => {
     expect(isolated('cat')).toBe('cat')
     expect(isolated('لم')).toBe('\u2068لم\u2069')
   })

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { Token } from '../src/lib/messages'
-import { brightness, filtered, largest, LOG_FLOOR, weightAt } from '../src/lib/scale'
+import { brightness, filterWeights, maxAbs, LOG_FLOOR, weightAt } from '../src/lib/scale'
 import {
-  crossRollout, difference, grouped, maxOf, meanOf, merged, normalised, oneHead, product, ranks, rollout, shifts, type Layer, type Matrix,
+  crossRollout, difference, groupTokens, maxOf, meanOf, mergeGroups, normalizeRows, headMatrix, product, ranks, rollout, shifts, type Layer, type Matrix,
 } from '../src/lib/weights'
 
 const matrix = (rows: number[][]): Matrix => ({ rows: rows.length, columns: rows[0]!.length, data: Float32Array.from(rows.flat()) })
@@ -17,9 +17,9 @@ describe('heads', () => {
   // √1 is the byte 255, √0.36 is 153, √0.64 is 204.
   const two = layer([[[255, 0], [153, 204]], [[0, 255], [204, 153]]])
 
-  it('come back from the bytes of their square roots', () => {
-    expect(rows(oneHead(two, 0))).toEqual([[1, 0], [0.36, 0.64]])
-    expect(rows(oneHead(two, 1))).toEqual([[0, 1], [0.64, 0.36]])
+  it('are decoded from the bytes of their square roots', () => {
+    expect(rows(headMatrix(two, 0))).toEqual([[1, 0], [0.36, 0.64]])
+    expect(rows(headMatrix(two, 1))).toEqual([[0, 1], [0.64, 0.36]])
   })
 
   it('have a mean, of all or of some', () => {
@@ -27,7 +27,7 @@ describe('heads', () => {
     expect(rows(meanOf(two, [1]))).toEqual([[0, 1], [0.64, 0.36]])
   })
 
-  it('shift by the share of weight that went elsewhere', () => {
+  it('change by the total variation distance of their rows', () => {
     const after = layer([[[0, 255], [153, 204]], [[0, 255], [204, 153]]])
     expect(shifts(two, after).map((each) => +each.toFixed(3))).toEqual([0.5, 0])
   })
@@ -41,11 +41,11 @@ describe('rollout', () => {
   const swap = layer([[[0, 255], [255, 0]]])
   const stay = layer([[[255, 0], [0, 255]]])
 
-  it('of one layer is half the layer and half the way past it', () => {
+  it('of one layer is half the layer and half the identity', () => {
     expect(rows(rollout([swap]))).toEqual([[0.5, 0.5], [0.5, 0.5]])
   })
 
-  it('of layers that look at themselves is looking at oneself', () => {
+  it('of layers that attend only to the same token is the identity', () => {
     expect(rows(rollout([stay, stay, stay]))).toEqual([[1, 0], [0, 1]])
   })
 
@@ -54,7 +54,7 @@ describe('rollout', () => {
     for (const sum of sums) expect(sum).toBeCloseTo(1, 3)
   })
 
-  it('leads through the encoder to the source', () => {
+  it('of cross-attention goes through the encoder to the source', () => {
     expect(rows(crossRollout(layer([[[255, 0]]]), [swap]))).toEqual([[0.5, 0.5]])
     expect(rows(crossRollout(layer([[[255, 0]]]), []))).toEqual([[1, 0]])
   })
@@ -67,33 +67,33 @@ describe('rollout', () => {
 describe('words', () => {
   const tokens = [token('Kat', 0), token('ze', 0), token('sah', 1), token('</s>', null, true)]
 
-  it('are what their pieces make', () => {
-    expect(grouped(tokens, true, true).map(({ text, members }) => [text, members])).toEqual([['Katze', [0, 1]], ['sah', [2]], ['</s>', [3]]])
-    expect(grouped(tokens, false, true)).toHaveLength(4)
+  it('are groups of subwords', () => {
+    expect(groupTokens(tokens, true, true).map(({ text, members }) => [text, members])).toEqual([['Katze', [0, 1]], ['sah', [2]], ['</s>', [3]]])
+    expect(groupTokens(tokens, false, true)).toHaveLength(4)
   })
 
-  it('do not run together where two sequences of pieces have no word', () => {
-    expect(grouped([token('a', null), token('b', null)], true, true)).toHaveLength(2)
+  it('are not formed by tokens without a word', () => {
+    expect(groupTokens([token('a', null), token('b', null)], true, true)).toHaveLength(2)
   })
 
-  it('get the sum of what their pieces get, and give the mean of what their pieces give', () => {
+  it('sum the weights of their subwords as keys, and average them as queries', () => {
     const whole = matrix([[0.1, 0.2, 0.3, 0.4], [0.3, 0.2, 0.1, 0.4], [0, 0, 1, 0], [0, 0, 0, 1]])
-    const words = grouped(tokens, true, true)
-    expect(rows(merged(whole, words, words))).toEqual([[0.4, 0.2, 0.4], [0, 1, 0], [0, 0, 1]])
+    const words = groupTokens(tokens, true, true)
+    expect(rows(mergeGroups(whole, words, words))).toEqual([[0.4, 0.2, 0.4], [0, 1, 0], [0, 0, 1]])
   })
 })
 
 describe('special tokens', () => {
   const tokens = [token('a', 0), token('b', 1), token('</s>', null, true)]
 
-  it('can be left out, and what remains is a distribution again', () => {
-    const without = grouped(tokens, false, false)
+  it('can be left out, and the rows are normalised again', () => {
+    const without = groupTokens(tokens, false, false)
     const whole = matrix([[0.2, 0.2, 0.6], [0.1, 0.4, 0.5], [0, 0, 1]])
-    expect(rows(merged(whole, without, without))).toEqual([[0.5, 0.5], [0.2, 0.8]])
+    expect(rows(mergeGroups(whole, without, without))).toEqual([[0.5, 0.5], [0.2, 0.8]])
   })
 
-  it('leave a row without weight where they had all of it', () => {
-    expect(rows(normalised(matrix([[0, 0]])))).toEqual([[0, 0]])
+  it('leave a row of zeros if they had all the weight', () => {
+    expect(rows(normalizeRows(matrix([[0, 0]])))).toEqual([[0, 0]])
   })
 })
 
@@ -105,7 +105,7 @@ describe('scales', () => {
     expect(weightAt(brightness(0.3, scale), scale)).toBeCloseTo(0.3)
   })
 
-  it('show small weights the more, from linear over root to logarithm', () => {
+  it('show small weights more, from linear to square root to logarithmic', () => {
     expect(brightness(0.01, 'sqrt')).toBeGreaterThan(brightness(0.01, 'linear'))
     expect(brightness(0.01, 'log')).toBeGreaterThan(brightness(0.01, 'sqrt'))
     expect(brightness(LOG_FLOOR / 2, 'log')).toBe(0)
@@ -115,17 +115,17 @@ describe('scales', () => {
 describe('filters', () => {
   const some = matrix([[0.1, 0.6, 0.3], [-0.5, 0.2, 0.05]])
 
-  it('drop what is below a threshold, by size', () => {
-    expect(rows(filtered(some, { by: 'threshold', least: 0.2 }))).toEqual([[0, 0.6, 0.3], [-0.5, 0.2, 0]])
-    expect(filtered(some, { by: 'threshold', least: 0 })).toBe(some)
+  it('drop values below a threshold, by absolute value', () => {
+    expect(rows(filterWeights(some, { by: 'threshold', least: 0.2 }))).toEqual([[0, 0.6, 0.3], [-0.5, 0.2, 0]])
+    expect(filterWeights(some, { by: 'threshold', least: 0 })).toBe(some)
   })
 
-  it('keep the strongest of each row', () => {
-    expect(rows(filtered(some, { by: 'top', count: 1 }))).toEqual([[0, 0.6, 0], [-0.5, 0, 0]])
+  it('keep the largest weights of each row', () => {
+    expect(rows(filterWeights(some, { by: 'top', count: 1 }))).toEqual([[0, 0.6, 0], [-0.5, 0, 0]])
   })
 
-  it('know the true range', () => {
-    expect(largest(some)).toBeCloseTo(0.6)
+  it('find the largest absolute value', () => {
+    expect(maxAbs(some)).toBeCloseTo(0.6)
     expect(rows(difference(matrix([[0.5, 0.5]]), matrix([[0.2, 0.8]])))).toEqual([[0.3, -0.3]])
   })
 

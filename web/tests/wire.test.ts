@@ -15,16 +15,16 @@ function bytes(header: string, data: number[], lead = 0): Uint8Array {
 const MESSAGE = '{"__metadata__":{"message":"{\\"id\\":7,\\"kind\\":\\"row\\",\\"last\\":true}"}'
 
 describe('a frame', () => {
-  it('carries its message', () => {
+  it('contains a message', () => {
     expect(readFrame(bytes(`${MESSAGE}}`, [])).message).toEqual({ id: 7, kind: 'row', last: true })
   })
 
-  it('carries bytes with their shape', () => {
+  it('contains bytes with their shape', () => {
     const frame = readFrame(bytes(`${MESSAGE},"weights":{"dtype":"U8","shape":[2,2],"data_offsets":[0,4]}}`, [0, 255, 128, 1]))
     expect(frame.tensors.get('weights')).toEqual({ shape: [2, 2], data: Uint8Array.from([0, 255, 128, 1]) })
   })
 
-  it('carries floats and integers, wherever its data happen to begin', () => {
+  it('contains floats and integers at any offset', () => {
     // 1.0 is 00 00 80 3f, and −2 is fe ff ff ff, both little-endian.
     const header = `${MESSAGE},"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"I32","shape":[1],"data_offsets":[4,8]}}`
     for (const lead of [0, 1, 2, 3]) {
@@ -34,7 +34,7 @@ describe('a frame', () => {
     }
   })
 
-  it('turns half floats into numbers', () => {
+  it('decodes half-precision floats', () => {
     const frame = readFrame(bytes(`${MESSAGE},"h":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}`, [0x00, 0x3c, 0x00, 0xc0]))
     expect(Array.from(frame.tensors.get('h')!.data)).toEqual([1, -2])
   })
@@ -45,7 +45,7 @@ describe('a frame', () => {
     expect(half(bits)).toBe(number)
   })
 
-  it('says what is wrong with bytes that are none', () => {
+  it('that is invalid is reported', () => {
     expect(() => readFrame(new Uint8Array(3))).toThrow('at least 8 bytes')
     expect(() => readFrame(Uint8Array.from([99, 0, 0, 0, 0, 0, 0, 0, 123]))).toThrow('header ends at byte 107')
     expect(() => readFrame(bytes('{}', []))).toThrow('no message')

@@ -1,1 +1,1 @@
-"""Trained models and layers in, what can be known of them out: what a layer costs, and how far it sees."""
+"""Measure layers: time, memory, FLOPs, sequential operations, and path lengths (Vaswani et al. 2017, table 1)."""

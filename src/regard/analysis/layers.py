@@ -1,8 +1,8 @@
-"""The four layers that "Attention Is All You Need" compares (Vaswani et al. 2017, table 1), made to be measured.
+"""The four layers that Vaswani et al. 2017 compare in table 1, ready to be measured.
 
-Attention stands here twice: the mixing alone, which is what the table counts, and the whole layer with the projections
-before and after it, which is what one has to pay. Restricted self-attention is computed in blocks, so that it costs
-what it should: a mask over all pairs would cost as much as seeing them.
+Self-attention occurs twice: without projections, which is what the table counts, and as a whole layer with its
+projections, which is what a model pays for. Restricted self-attention is computed in blocks, because a mask over all
+pairs would cost as much as full attention.
 """
 
 from collections.abc import Callable
@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from regard.nn.attention.banded import BLOCK, band, within
+from regard.nn.attention.banded import BLOCK, make_band, padded_attention
+from regard.nn.attention.mask import AttentionMask
 from regard.nn.attention.multihead import SelfAttention
-from regard.nn.attention.plan import plan
-from regard.nn.attention.sight import Sight
-from regard.nn.convolution import GatedConvolution, Window
+from regard.nn.attention.plan import plan_attention
+from regard.nn.convolution import ConvolutionWindow, GatedConvolution
 from regard.nn.ragged import Layout
-from regard.nn.recurrent import Recurrence
+from regard.nn.recurrent import RecurrentLayers
 
-Kind = Literal["self-attention", "restricted self-attention", "recurrent", "convolutional", "self-attention layer"]
-KINDS: tuple[Kind, ...] = (
+LayerKind = Literal["self-attention", "restricted self-attention", "recurrent", "convolutional", "self-attention layer"]
+KINDS: tuple[LayerKind, ...] = (
     "self-attention",
     "restricted self-attention",
     "recurrent",
@@ -30,16 +30,16 @@ KINDS: tuple[Kind, ...] = (
     "self-attention layer",
 )
 KERNEL = 3
-"""Tokens a convolution sees at once, k."""
+"""Kernel size k of the convolution."""
 REACH = 16
-"""Neighbours to each side that restricted self-attention sees; r is twice that and one."""
+"""Neighbours on each side in restricted self-attention; the paper's r is 2 * REACH + 1."""
 HEAD = 64
-"""Size of a head, as in the paper."""
+"""Head size, as in the paper."""
 
 
 @dataclass(frozen=True)
-class Claim:
-    """What the table says of a layer."""
+class ComplexityClaim:
+    """What the paper's table says about a layer."""
 
     complexity: str
     sequential: str
@@ -47,26 +47,26 @@ class Claim:
     in_length: float
     """Exponent of n in the complexity."""
     in_width: float
-    """Exponent of d in it."""
+    """Exponent of d in the complexity."""
 
 
-CLAIMS: dict[Kind, Claim] = {
-    "self-attention": Claim("O(n²·d)", "O(1)", "O(1)", 2, 1),
-    "restricted self-attention": Claim("O(r·n·d)", "O(1)", "O(n/r)", 1, 1),
-    "recurrent": Claim("O(n·d²)", "O(n)", "O(n)", 1, 2),
-    "convolutional": Claim("O(k·n·d²)", "O(1)", "O(logₖ n)", 1, 2),
-    "self-attention layer": Claim("O(n²·d + n·d²)", "O(1)", "O(1)", 2, 2),
+CLAIMS: dict[LayerKind, ComplexityClaim] = {
+    "self-attention": ComplexityClaim("O(n²·d)", "O(1)", "O(1)", 2, 1),
+    "restricted self-attention": ComplexityClaim("O(r·n·d)", "O(1)", "O(n/r)", 1, 1),
+    "recurrent": ComplexityClaim("O(n·d²)", "O(n)", "O(n)", 1, 2),
+    "convolutional": ComplexityClaim("O(k·n·d²)", "O(1)", "O(logₖ n)", 1, 2),
+    "self-attention layer": ComplexityClaim("O(n²·d + n·d²)", "O(1)", "O(1)", 2, 2),
 }
 
 
-def products(kind: Kind, length: int, width: int) -> float:
-    """Operations of the matrix products in one pass over a sequence, two for each multiplication and addition."""
+def matmul_flops(kind: LayerKind, length: int, width: int) -> float:
+    """Return the FLOPs of the matrix products in one forward pass over a sequence; a multiply-add counts as two."""
     n, d = length, width
     match kind:
         case "self-attention":
             return 4.0 * n * n * d
         case "restricted self-attention":
-            block = max(BLOCK, REACH)  # sees itself and the reach to each side of it
+            block = max(BLOCK, REACH)  # a block of queries attends to itself and to REACH keys on each side
             return 4.0 * (-(-n // block) * block) * (block + 2 * REACH) * d
         case "recurrent":
             return 16.0 * n * d * d
@@ -76,8 +76,8 @@ def products(kind: Kind, length: int, width: int) -> float:
             return 8.0 * n * d * d + 4.0 * n * n * d
 
 
-def make_pass(kind: Kind, length: int, width: int, device: torch.device) -> Callable[[], Tensor]:
-    """One pass of a layer over one sequence of random numbers, ready to be called again and again."""
+def make_pass(kind: LayerKind, length: int, width: int, device: torch.device) -> Callable[[], Tensor]:
+    """Return a function that runs one forward pass of a layer over a sequence of random numbers."""
     layout = Layout.from_lengths([length]).to(device)
     x_ND = torch.randn(length, width, device=device, requires_grad=True)
     with torch.device(device):
@@ -88,26 +88,32 @@ def make_pass(kind: Kind, length: int, width: int, device: torch.device) -> Call
                     q, k, v = (torch.randn(1, heads, length, width // heads, requires_grad=True) for _ in range(3))
                     return lambda: scaled_dot_product_attention(q, k, v)
                 q, k, v = (torch.randn(1, length, heads, width // heads, requires_grad=True) for _ in range(3))
-                near = restricted(length, REACH, device)
-                return lambda: near(q, k, v)
+                attend = restricted_attention(length, REACH, device)
+                return lambda: attend(q, k, v)
             case "recurrent":
-                recurrence = Recurrence("lstm", width, width)
-                return lambda: recurrence.states_at(x_ND, layout, recurrence.rest(1, x_ND))
+                recurrence = RecurrentLayers("lstm", width, width)
+                return lambda: recurrence.all_states(x_ND, layout, recurrence.initial_state(1, x_ND))
             case "convolutional":
-                convolution, window = GatedConvolution(width, KERNEL), Window.of(layout, KERNEL, causal=False)
+                convolution, window = (
+                    GatedConvolution(width, KERNEL),
+                    ConvolutionWindow.from_layout(layout, KERNEL, causal=False),
+                )
                 return lambda: _tensor(convolution(x_ND, window))
             case "self-attention layer":
-                attention, look = SelfAttention(width, max(1, width // HEAD)), plan(Sight(), layout, layout)
-                return lambda: _tensor(attention(x_ND, look))
+                attention, plan = (
+                    SelfAttention(width, max(1, width // HEAD)),
+                    plan_attention(AttentionMask(), layout, layout),
+                )
+                return lambda: _tensor(attention(x_ND, plan))
 
 
-def restricted(
+def restricted_attention(
     length: int, reach: int, device: torch.device | str = "cpu"
 ) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Attention of one row to the keys at most `reach` from each query, as the models compute it on a CPU."""
-    limit = band(Sight(window=reach), length, torch.tensor([length], device=device))
-    return lambda q_BQHE, k_BQHE, v_BQHE: within(q_BQHE, k_BQHE, v_BQHE, limit, q_BQHE.shape[3] ** -0.5, 0.0)
+    """Return attention over one sequence to the keys within `reach` of each query, computed in blocks as on a CPU."""
+    band = make_band(AttentionMask(window=reach), length, torch.tensor([length], device=device))
+    return lambda q_BQHE, k_BQHE, v_BQHE: padded_attention(q_BQHE, k_BQHE, v_BQHE, band, q_BQHE.shape[3] ** -0.5, 0.0)
 
 
-def _tensor(made: Tensor) -> Tensor:
-    return made
+def _tensor(output: Tensor) -> Tensor:
+    return output

@@ -1,8 +1,7 @@
-"""How a layer's work hangs together: products that must wait for each other, and how far influence travels.
+"""Sequential operations and path lengths of layers, found by running them.
 
-Both are found by running layers, not by reasoning about them. `sequential` writes down every operation and counts
-the longest chain of products in which each needs the one before. `reached` asks the gradient of the last output which
-inputs it depends on after so many operations: layers, or for a recurrence steps of its cell.
+`sequential_operations` traces a layer and counts the longest chain of dependent matrix products. `inputs_reached` uses
+the gradient of the last output to find the inputs that it depends on after a number of layers (of a recurrence: steps).
 """
 
 from collections.abc import Callable
@@ -12,109 +11,112 @@ from torch import Tensor, nn
 from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from regard.analysis.layers import KERNEL, Kind, restricted
+from regard.analysis.layers import KERNEL, LayerKind, restricted_attention
+from regard.nn.attention.mask import AttentionMask
 from regard.nn.attention.multihead import SelfAttention
-from regard.nn.attention.plan import plan
-from regard.nn.attention.sight import Sight
-from regard.nn.convolution import GatedConvolution, Window
+from regard.nn.attention.plan import plan_attention
+from regard.nn.convolution import ConvolutionWindow, GatedConvolution
 from regard.nn.ragged import Layout
-from regard.nn.recurrent import Recurrence
+from regard.nn.recurrent import RecurrentLayers
 
-WIDTH = 16  # of the layers that are traced: influence does not depend on it
-SIGHT = 2  # neighbours to each side that traced restricted self-attention sees
-PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
+WIDTH = 16  # of the traced layers; the results do not depend on it
+TRACED_REACH = 2  # neighbours on each side in traced restricted self-attention
+MATMULS = {"mm", "addmm", "bmm", "baddbmm"}
 
-Step = Callable[[Tensor], Tensor]
+LayerFunction = Callable[[Tensor], Tensor]
 
 
-def sequential(kind: Kind, length: int) -> int:
-    """Products in one layer over so many tokens that must wait for each other: the longest chain of them."""
+def sequential_operations(kind: LayerKind, length: int) -> int:
+    """Return the length of the longest chain of dependent matrix products in one layer."""
     layer = _layer(kind, Layout.from_lengths([length]))
     with torch.no_grad():
         graph = make_fx(layer)(torch.randn(length, WIDTH)).graph
     depth: dict[Node, int] = {}
-    for node in graph.nodes:  # an operation stands behind those it needs
-        before = max((depth[each] for each in node.all_input_nodes), default=0)
-        depth[node] = before + (node.op == "call_function" and _is_product(str(node.target)))
+    for node in graph.nodes:  # in topological order
+        before = max((depth[source] for source in node.all_input_nodes), default=0)
+        depth[node] = before + (node.op == "call_function" and _is_matmul(str(node.target)))
     return max(depth.values())
 
 
-def _is_product(name: str) -> bool:
-    """Whether an operation of torch's is a product of matrices or holds some."""
-    return bool(PRODUCTS & set(name.split("."))) or "_scaled_dot_product" in name
+def _is_matmul(name: str) -> bool:
+    """Return whether a torch operation is or contains a matrix product."""
+    return bool(MATMULS & set(name.split("."))) or "_scaled_dot_product" in name
 
 
-def reached(kind: Kind, length: int, operations: int, dilated: bool = False) -> list[bool]:
-    """Which inputs the last output depends on after so many operations.
+def inputs_reached(kind: LayerKind, length: int, operations: int, dilated: bool = False) -> list[bool]:
+    """Return for each input whether the last output depends on it after a number of operations.
 
-    An operation is a layer; of a recurrence, which is one layer, it is a step: what comes from before the last so many
-    steps is cut off. `dilated` lets each convolution look back only, and skip k times as much as the one below, as in
-    ByteNet (Kalchbrenner et al. 2016); the paper means these by its logarithm.
+    Args:
+        kind: The layer.
+        length: Tokens of the sequence.
+        operations: Number of layers. For a recurrence, number of steps: the state before the last steps is detached.
+        dilated: Use causal convolutions whose dilation grows by the factor k per layer, as in ByteNet (Kalchbrenner et
+            al. 2016). The logarithmic path length of the paper is that of these.
     """
     torch.manual_seed(0)
     layout = Layout.from_lengths([length])
     x_ND = torch.randn(length, WIDTH, dtype=torch.float64, requires_grad=True)
     with torch.random.fork_rng(devices=[]):
         if kind == "recurrent":
-            made_ND = _recur(_recurrence().double(), x_ND, operations)
+            output_ND = _run_recurrence(_lstm().double(), x_ND, operations)
         else:
-            made_ND = x_ND
+            output_ND = x_ND
             for number in range(operations):
-                made_ND = _layer(kind, layout, KERNEL**number if dilated else None)(made_ND)
-    (gradient_ND,) = torch.autograd.grad(made_ND[-1].sum(), x_ND)
-    return [bool(each) for each in gradient_ND.abs().sum(-1) > 0]
+                output_ND = _layer(kind, layout, KERNEL**number if dilated else None)(output_ND)
+    (gradient_ND,) = torch.autograd.grad(output_ND[-1].sum(), x_ND)
+    return [bool(reached) for reached in gradient_ND.abs().sum(-1) > 0]
 
 
-def path_length(kind: Kind, length: int, dilated: bool = False) -> int:
-    """Operations until the last output depends on every input: the longest way between two of so many places."""
+def path_length(kind: LayerKind, length: int, dilated: bool = False) -> int:
+    """Return the number of operations after which the last output depends on every input (binary search)."""
     below, enough = 0, 1
-    while not all(reached(kind, length, enough, dilated)):
+    while not all(inputs_reached(kind, length, enough, dilated)):
         below, enough = enough, 2 * enough
     while enough - below > 1:
         middle = (below + enough) // 2
-        below, enough = (below, middle) if all(reached(kind, length, middle, dilated)) else (middle, enough)
+        below, enough = (below, middle) if all(inputs_reached(kind, length, middle, dilated)) else (middle, enough)
     return enough
 
 
-def _layer(kind: Kind, layout: Layout, apart: int | None = None) -> Step:
-    """One layer of a kind, in the number format of what it is given."""
+def _layer(kind: LayerKind, layout: Layout, dilation: int | None = None) -> LayerFunction:
+    """Return a layer with random weights, in the dtype of its input."""
     match kind:
         case "self-attention" | "self-attention layer":
-            attention, look = SelfAttention(WIDTH, 1), plan(Sight(), layout, layout)
-            return lambda x_ND: _run(attention, x_ND, look)
+            attention, plan = SelfAttention(WIDTH, 1), plan_attention(AttentionMask(), layout, layout)
+            return lambda x_ND: _run(attention, x_ND, plan)
         case "restricted self-attention":
-            near = restricted(layout.tokens, SIGHT)
-            return lambda x_ND: near(*[x_ND[None, :, None]] * 3)[0, :, 0]
+            attend = restricted_attention(layout.tokens, TRACED_REACH)
+            return lambda x_ND: attend(*[x_ND[None, :, None]] * 3)[0, :, 0]
         case "convolutional":
-            convolution, window = GatedConvolution(WIDTH, KERNEL), _window(layout, apart)
+            convolution, window = GatedConvolution(WIDTH, KERNEL), _window(layout, dilation)
             return lambda x_ND: _run(convolution, x_ND, window)
         case "recurrent":
-            return lambda x_ND: _recur(_recurrence().to(x_ND.dtype), x_ND, x_ND.shape[0])
+            return lambda x_ND: _run_recurrence(_lstm().to(x_ND.dtype), x_ND, x_ND.shape[0])
 
 
-def _run(layer: nn.Module, x_ND: Tensor, where: object) -> Tensor:
-    made_ND: Tensor = layer.to(x_ND.dtype)(x_ND, where)
-    return made_ND
+def _run(layer: nn.Module, x_ND: Tensor, context: object) -> Tensor:
+    output_ND: Tensor = layer.to(x_ND.dtype)(x_ND, context)
+    return output_ND
 
 
-def _window(layout: Layout, apart: int | None) -> Window:
-    """The neighbours of a convolution; where they stand apart, those before only."""
-    if apart is None:
-        return Window.of(layout, KERNEL, causal=False)
-    shifts = tuple(-apart * back for back in reversed(range(KERNEL)))
-    return Window(shifts, tuple((layout.position_N >= -shift)[:, None] for shift in shifts))
+def _window(layout: Layout, dilation: int | None) -> ConvolutionWindow:
+    """Return a symmetric window, or a causal one with the given dilation."""
+    if dilation is None:
+        return ConvolutionWindow.from_layout(layout, KERNEL, causal=False)
+    shifts = tuple(-dilation * back for back in reversed(range(KERNEL)))
+    return ConvolutionWindow(shifts, tuple((layout.position_N >= -shift)[:, None] for shift in shifts))
 
 
-def _recurrence() -> Recurrence:
-    return Recurrence("lstm", WIDTH, WIDTH)
+def _lstm() -> RecurrentLayers:
+    return RecurrentLayers("lstm", WIDTH, WIDTH)
 
 
-def _recur(recurrence: Recurrence, x_ND: Tensor, steps: int) -> Tensor:
-    """Step by step over one sequence; before the last so many steps, nothing is passed on."""
-    hidden, tops = recurrence.rest(1, x_ND), []
-    for place, x_D in enumerate(x_ND):
-        if place == x_ND.shape[0] - steps:
-            hidden = tuple(each.detach() for each in hidden)
+def _run_recurrence(recurrence: RecurrentLayers, x_ND: Tensor, steps: int) -> Tensor:
+    """Run a recurrence step by step; the state before the last `steps` steps is detached."""
+    hidden, tops = recurrence.initial_state(1, x_ND), []
+    for position, x_D in enumerate(x_ND):
+        if position == x_ND.shape[0] - steps:
+            hidden = tuple(state.detach() for state in hidden)
         top_RD, hidden = recurrence.step(x_D[None], hidden)
         tops.append(top_RD)
     return torch.cat(tops)

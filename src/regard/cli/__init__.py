@@ -1,7 +1,7 @@
-"""The command line: one file a command; each parses, calls one function and prints.
+"""The command line: one module per command. Each parses its options, calls the library and prints the result.
 
-Results go to stdout, progress and errors to stderr. What a user can mend is an error of one sentence; a traceback
-reaches nobody, unless REGARD_DEBUG asks for it.
+Results go to stdout, progress and errors to stderr. An error that a user can fix is one sentence; a traceback appears
+only if the environment variable REGARD_DEBUG is set.
 """
 
 import logging
@@ -16,6 +16,7 @@ from regard.cli import (
     demo,
     evaluate,
     figure,
+    generate,
     look,
     perplexity,
     phrasebook,
@@ -34,21 +35,22 @@ app = typer.Typer(
     help="""Attention you can train, see and ship.
 
     \b
-    regard demo                                  see it work, without data
-    regard phrasebook --to de -n 5 --alignments  pairs from a grammar
+    regard demo                                  try it, without data
+    regard phrasebook --to de -n 5 --alignments  sentence pairs from a grammar
     regard recipe show recipes/phrasebook.toml   every setting of a run
     regard prepare recipes/phrasebook.toml       vocabulary and token store
-    regard tokens runs/phrasebook "I can go"     what a line becomes
-    regard train recipes/phrasebook.toml         a trained model
-    regard translate runs/phrasebook < in.txt    its translations
-    regard evaluate runs/phrasebook              how good they are
+    regard tokens runs/phrasebook "I can go"     tokens of a line
+    regard train recipes/phrasebook.toml         train a model
+    regard translate runs/phrasebook < in.txt    translate lines
+    regard generate runs/shakespeare "ROMEO:"    continue a text
+    regard evaluate runs/phrasebook              BLEU and chrF of a test set
     regard align runs/phrasebook --source in.txt --target out.txt
     regard perplexity runs/phrasebook --source in.txt --target out.txt
     regard figure runs/phrasebook "I can go" -o map.pdf
     regard score --hypothesis out.de --reference test.de
-    regard race --quick                          families compared under one budget
-    regard serve runs/phrasebook                 translations over HTTP
-    regard look runs/phrasebook                  see it think, in the browser
+    regard race --quick                          compare model families
+    regard serve runs/phrasebook                 HTTP API
+    regard look runs/phrasebook                  explorer in the browser
     """,
     no_args_is_help=True,
     add_completion=False,
@@ -57,8 +59,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(value: bool) -> None:
+    if value:
         typer.echo(f"regard {version('regard')}")
         raise typer.Exit
 
@@ -69,7 +71,7 @@ def _options(
         False, "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """Options that come before a command."""
+    """Handle options that come before a command."""
 
 
 app.command("demo")(demo.demo)
@@ -78,6 +80,7 @@ app.command("tokens")(tokens.tokens)
 app.command("train")(train.train)
 app.command("phrasebook")(phrasebook.phrasebook)
 app.command("translate")(translate.translate)
+app.command("generate")(generate.generate)
 app.command("evaluate")(evaluate.evaluate)
 app.command("align")(align.align)
 app.command("perplexity")(perplexity.perplexity)
@@ -90,37 +93,38 @@ app.add_typer(recipe.app, name="recipe")
 
 
 def main() -> None:
-    """Run the command line, and turn whatever goes wrong into a sentence and an exit code."""
+    """Run the command line, and turn every exception into a message and an exit code."""
     logging.basicConfig(format="regard: %(message)s")
     try:
         app()
     except BrokenPipeError:
-        # Whoever read our output has left; point stdout elsewhere so that closing it at exit cannot fail again.
+        # The reader of our output has closed it. Redirect stdout, so that closing it at exit does not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except SystemExit as leaving:
-        # Typer has met the reader's leaving before us and calls it a failure, which it is not: `regard … | head`.
+        # Typer exits with 1 on a broken pipe, but `regard … | head` has not failed.
         if isinstance(leaving.__context__, BrokenPipeError):
             leaving.code = 0
         raise
     except KeyboardInterrupt:
-        _say("stopped")
+        _print_error("interrupted")
         sys.exit(130)
     except (ValueError, OSError, MemoryError) as error:
-        _show_traceback_if_asked()
-        _say(f"error: {error}" if str(error) else f"error: {type(error).__name__}")
+        _print_traceback_if_debugging()
+        _print_error(f"error: {error}" if str(error) else f"error: {type(error).__name__}")
         sys.exit(1)
     except Exception as error:
-        _show_traceback_if_asked()
-        _say(f"internal error: {type(error).__name__}: {error}; this is a fault of regard. REGARD_DEBUG=1 shows where.")
+        _print_traceback_if_debugging()
+        hint = "this is a bug in regard; set REGARD_DEBUG=1 to see the traceback"
+        _print_error(f"internal error: {type(error).__name__}: {error}; {hint}")
         sys.exit(70)
 
 
-def _say(sentence: str) -> None:
-    print(f"regard: {sentence}", file=sys.stderr)
+def _print_error(message: str) -> None:
+    print(f"regard: {message}", file=sys.stderr)
 
 
-def _show_traceback_if_asked() -> None:
+def _print_traceback_if_debugging() -> None:
     if os.environ.get("REGARD_DEBUG"):
         import traceback
 

@@ -1,28 +1,32 @@
-"""`regard align`: which words of given pairs belong together, as a model's attention sees it."""
+"""`regard align`: align the words of given sentence pairs by the attention of a model."""
 
+import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.streams import counting, parallel, put
+from regard.cli.streams import line_counter, print_line, read_parallel
 
 if TYPE_CHECKING:
+    from regard.predict import Translator
     from regard.score import Alignment
-    from regard.translator import Translator
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The folder of a trained run.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a trained run.")]
 Source = Annotated[str | None, typer.Option(metavar="FILE", help="Source lines, plain or .gz.")]
 Target = Annotated[str | None, typer.Option(metavar="FILE", help="Their translations, line by line.")]
 Gold = Annotated[
-    str | None, typer.Option(metavar="FILE", help="True links, Pharaoh or NAACL: print the error rate instead.")
+    str | None,
+    typer.Option(metavar="FILE", help="Gold links, in Pharaoh or NAACL format: print the alignment error rate."),
 ]
-Reversed = Annotated[bool, typer.Option("--reversed", help="The gold links name target words first.")]
+Reversed = Annotated[bool, typer.Option("--reversed", help="The gold links have the target word first.")]
 Choose = Annotated[
-    bool, typer.Option("--choose", help="Choose which attention to read, by these pairs, and keep that in the run.")
+    bool,
+    typer.Option("--choose", help="Choose the attention head that aligns these pairs best, and store it in the run."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1; a GPU if there is one.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per pair.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:1; auto is a GPU if there is one.")]
 
 
 def align(
@@ -35,92 +39,78 @@ def align(
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Print the word alignment of given pairs in Pharaoh's format, or its error rate.
+    """Print the word alignments of given sentence pairs in Pharaoh format, or their alignment error rate.
 
     \b
     regard align runs/phrasebook --source test.en --target test.de > test.align
     regard align runs/phrasebook --source test.en --target test.de --gold gold.align
     regard align runs/phrasebook --choose
 
-    A link 0-1 joins the first source word to the second target word. --choose tries every layer and head: against
-    gold links where there are some (--gold, or the phrasebook's own), else by how well both directions agree.
-    Without files it uses the recipe's validation text.
+    A link 0-1 connects the first source word with the second target word.
+    --choose compares layers and heads by the error rate on gold links (--gold, or those of the phrasebook), or without
+    gold links by the agreement of both directions. Without files it uses the validation corpus of the recipe.
     """
-    from regard.translator import load
+    from regard.predict.scoring import score_pairs
+    from regard.tasks import load_translator
 
     if bool(source) != bool(target):
-        raise ValueError(f"{'--target' if source else '--source'} is missing; an alignment has two sides")
-    translator = load(run, device)
-    pairs = parallel(source, target) if source and target else None
+        raise ValueError(f"{'--target' if source else '--source'} is missing; give both files")
+    translator = load_translator(run, device)
+    pairs = read_parallel(source, target) if source and target else None
     if choose:
-        _choose(translator, run, None if pairs is None else list(pairs), _gold(gold, reversed_))
-    elif pairs is None:
+        _choose_head(translator, run, pairs, _read_gold(gold, reversed_))
+        return
+    if pairs is None:
         raise ValueError("give --source and --target, or --choose")
-    elif gold:
-        _judge(translator, pairs, _gold(gold, reversed_) or [], as_json)
-    else:
-        _show(translator, pairs, as_json)
+    if gold:
+        from regard.cli.score import print_alignment
+        from regard.score import alignment_error_rate
 
-
-def _show(translator: "Translator", pairs: Iterable[tuple[str, str]], as_json: bool) -> None:
-    """A line of links for each pair."""
-    import json
-
-    from regard.translator.given import weigh
-
-    with counting("aligned") as count:
-        for given in weigh(translator, pairs, alignments=True):
+        links = [pair.alignment or () for pair in score_pairs(translator, pairs, alignments=True)]
+        print_alignment(alignment_error_rate(links, _read_gold(gold, reversed_) or []), as_json)
+        return
+    with line_counter("aligned") as count:
+        for pair in score_pairs(translator, pairs, alignments=True):
             count(1)
-            links = given.alignment or ()
-            put(
-                json.dumps(given.to_json(), ensure_ascii=False)
-                if as_json
-                else " ".join(f"{source}-{target}" for source, target in links)
-            )
+            links_text = " ".join(f"{source}-{target}" for source, target in pair.alignment or ())
+            print_line(json.dumps(pair.to_json(), ensure_ascii=False) if as_json else links_text)
 
 
-def _judge(translator: "Translator", pairs: Iterable[tuple[str, str]], truth: "list[Alignment]", as_json: bool) -> None:
-    """The error rate against gold links."""
-    from regard.cli.score import print_alignment
-    from regard.score import alignment_error_rate
-    from regard.translator.given import weigh
-
-    found = [given.alignment or () for given in weigh(translator, pairs, alignments=True)]
-    print_alignment(alignment_error_rate(found, truth), as_json)
-
-
-def _choose(
-    translator: "Translator", run: str, pairs: "list[tuple[str, str]] | None", gold: "list[Alignment] | None"
+def _choose_head(
+    translator: "Translator", run: str, pairs: "Iterable[tuple[str, str]] | None", gold: "list[Alignment] | None"
 ) -> None:
-    """Choose by the pairs, or by the recipe's validation text, and keep the choice in `scores.json`."""
-    from pathlib import Path
-
+    """Choose the alignment head by the pairs, or by the validation corpus, and store it in `scores.json`."""
     from regard.bundle import load_scores, save_scores
-    from regard.names import RECIPE
+    from regard.predict.scoring import MAX_CHOICE_PAIRS, choose_alignment_head, read_pairs
     from regard.recipe import load as load_recipe
-    from regard.translator.given import ENOUGH, choose_look, pairs_of
+    from regard.run_files import RECIPE
 
     if pairs is None:
         recipe = load_recipe(Path(run, RECIPE))
         if recipe.data.valid is None:
-            raise ValueError(f"the recipe of {run} has no data.valid to choose by; give --source and --target")
-        pairs, gold = pairs_of(recipe.data.valid, recipe, ENOUGH)
-    look = choose_look(translator, pairs, gold)
-    save_scores(Path(run), {**load_scores(Path(run)), "alignment": look.to_scores()})
-    head = "the mean of its heads" if look.head is None else f"head {look.head}"
-    step = "read" if look.read else "told"
-    rate = "" if look.aer is None else f", AER {look.aer:.2%}"
-    put(f"{look.tap}: {head}, where a token is {step}; by {look.reason} over {len(pairs)} pairs{rate}")
+            raise ValueError(f"the recipe of {run} has no validation corpus (data.valid); give --source and --target")
+        pairs, gold = read_pairs(recipe.data.valid, recipe, MAX_CHOICE_PAIRS)
+    pairs = list(pairs)
+    chosen = choose_alignment_head(translator, pairs, gold)
+    save_scores(Path(run), {**load_scores(Path(run)), "alignment": chosen.to_scores()})
+    head = "mean over heads" if chosen.head is None else f"head {chosen.head}"
+    step = "reads" if chosen.shifted else "predicts"
+    rate = "" if chosen.aer is None else f", AER {chosen.aer:.2%}"
+    print_line(
+        f"{chosen.tap}: {head}, at the step that {step} a token; chosen by {chosen.reason} on {len(pairs)} pairs{rate}"
+    )
 
 
-def _gold(file: str | None, swapped: bool) -> "list[Alignment] | None":
-    """Gold links with the source first."""
+def _read_gold(file: str | None, swapped: bool) -> "list[Alignment] | None":
+    """Read gold links; `swapped` exchanges source and target."""
     from regard.score import Alignment, read_alignments
 
     if file is None:
         return None
-    found = read_alignments(file)
+    gold = read_alignments(file)
     if not swapped:
-        return found
-    turned = ([frozenset((b, a) for a, b in part) for part in (each.sure, each.possible)] for each in found)
-    return [Alignment(*parts) for parts in turned]
+        return gold
+    return [
+        Alignment(*(frozenset((source, target) for target, source in links) for links in (pair.sure, pair.possible)))
+        for pair in gold
+    ]

@@ -1,36 +1,67 @@
-"""`regard evaluate`: translate a test set and score it."""
+"""`regard evaluate`: translate a test set and score the translations."""
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.streams import counting, existing
-from regard.cli.translate import Batch, Beam, Device, Dtype, Penalty, Quantize, Run, precision_of
+from regard.cli.flags import given, with_options
+from regard.cli.streams import existing_file, line_counter
+from regard.cli.translate import Device, Dtype, Quantize, Run, precision_of
+from regard.options import TranslationOptions
 
 if TYPE_CHECKING:
-    from regard.translator import Options, Translator
-    from regard.translator.evaluation import Evaluation
+    from regard.predict import Translator
+    from regard.score import Comparison, Score
 
-_DEFAULT = ("bleu", "chrf")
+DEFAULT_METRICS = ("bleu", "chrf")
+BUCKET_WORDS, MAX_BUCKETS = 10, 6
+"""Scores are also computed by source length, in buckets of so many words; the last bucket has no upper bound."""
 
-Source = Annotated[str | None, typer.Option(metavar="FILE", help="Source lines; the recipe's test text if none.")]
+Source = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Source lines, plain or .gz; default: the test set of the recipe.")
+]
 Reference = Annotated[
-    list[str] | None, typer.Option(metavar="FILE", help="What they should become; repeat for more references.")
+    list[str] | None, typer.Option(metavar="FILE", help="Reference translations; repeat for more references.")
 ]
 Against = Annotated[
-    str | None, typer.Option(metavar="RUN|FILE", help="Another run, or lines: tests if the difference is chance.")
+    str | None,
+    typer.Option(metavar="RUN|FILE", help="Another run, or its translations; adds a significance test."),
 ]
 Metrics = Annotated[
-    list[str] | None, typer.Option(metavar="NAME", help="bleu, chrf, chrf++, ter or exact; repeat for more.")
+    list[str] | None,
+    typer.Option(
+        metavar="NAME", help="A metric, such as chrf++, ter or exact; repeat for more. Default: bleu and chrf."
+    ),
 ]
-Tokenize = Annotated[str, typer.Option(metavar="NAME", help="BLEU's tokenizer: 13a, intl, char, zh, none and others.")]
-Output = Annotated[str | None, typer.Option(metavar="FILE", help="Keep the translations here.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, numbers in full.")]
+Tokenize = Annotated[
+    str, typer.Option(metavar="NAME", help="Tokenizer of BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or none.")
+]
+Output = Annotated[str | None, typer.Option(metavar="FILE", help="Write the translations to this file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")]
 
 
+@dataclass(frozen=True)
+class LengthBucket:
+    """The scores of sentences of similar length."""
+
+    least: int
+    """Minimum number of source words."""
+    most: int | None
+    """Maximum number of source words; None is no bound."""
+    sentences: int
+    scores: "tuple[Score, ...]"
+
+    @property
+    def label(self) -> str:
+        """The range of lengths, such as 11–20."""
+        return f"{self.least}+" if self.most is None else f"{self.least}–{self.most}"
+
+
+@with_options(TranslationOptions, "beam", "length_penalty", "tokens")
 def evaluate(
     run: Run,
     source: Source = None,
@@ -39,15 +70,13 @@ def evaluate(
     metric: Metrics = None,
     tokenize: Tokenize = "13a",
     output: Output = None,
-    beam: Beam = None,
-    length_penalty: Penalty = None,
     as_json: AsJson = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
     quantize: Quantize = None,
-    batch: Batch = None,
+    **options: Any,
 ) -> None:
-    """Translate a test set and score it: with signatures, by length, and beside another system.
+    """Translate a test set, and score it: all sentences, by source length, and compared with another system.
 
     \b
     regard evaluate runs/phrasebook
@@ -55,106 +84,111 @@ def evaluate(
     regard evaluate runs/phrasebook --source test.en --reference test.de --against runs/other
     regard evaluate runs/phrasebook --source test.en --reference test.de --against out.de --json
     """
-    from regard.translator import load
-    from regard.translator.evaluation import evaluate as judge
+    from regard.score import paired_bootstrap, read_sentences, score
+    from regard.tasks import load_translator
 
-    precision, metrics = precision_of(dtype, quantize), metric or _DEFAULT
-    sources, references = _texts(run, source, reference or [])
-    _check(metrics, tokenize)  # before a long translation, not after it
-    other = _lines(against, len(sources)) if against and not Path(against).is_dir() else None
-    translator = load(run, device, precision)
-    told = {"beam": beam, "length_penalty": length_penalty, "tokens": batch}
-    options = translator.options.told(**{name: value for name, value in told.items() if value is not None})
-    said = _translated(translator, sources, options)
+    precision, metrics = precision_of(dtype, quantize), metric or DEFAULT_METRICS
+    sources, references = _read_test_set(run, source, reference or [])
+    for name in metrics:  # raises for an unknown metric or tokenizer, before the long translation
+        score(name, ["a"], [["a"]], tokenize=tokenize)
+    other = None
+    if against and not Path(against).is_dir():
+        other = read_sentences(against)
+        if len(other) != len(sources):
+            raise ValueError(f"{against} has {len(other)} lines, but the test set has {len(sources)}")
+    translator = load_translator(run, device, precision)
+    chosen = translator.options.override(**given(options))
+    hypotheses = _translate(translator, sources, chosen)
     if against and other is None:
-        other = _other(against, sources, (device, precision), told)
+        rival = load_translator(against, device, precision)
+        other = _translate(rival, sources, rival.options.override(**given(options)))
     if output:
-        Path(output).write_text("".join(f"{line}\n" for line in said), encoding="utf-8")
-    found = judge(
-        sources,
-        said,
-        references,
-        metrics,
-        tokenize=tokenize,
-        against=other,
-        search=options.signature,
-    )
-    _print(found, as_json)
+        Path(output).write_text("".join(f"{line}\n" for line in hypotheses), encoding="utf-8")
+    scores = [score(name, hypotheses, references, tokenize=tokenize) for name in metrics]
+    buckets = score_by_length(sources, hypotheses, references, metrics, tokenize)
+    comparisons = []
+    if other is not None:
+        comparisons = [
+            paired_bootstrap(hypotheses, other, references, metric=name, tokenize=tokenize) for name in metrics
+        ]
+    _print(chosen.signature, scores, buckets, comparisons, as_json)
 
 
-def _texts(run: str, source: str | None, reference: list[str]) -> tuple[list[str], list[list[str]]]:
-    """The sources and their references: those of the files, or the recipe's test text."""
-    from regard.names import RECIPE
-    from regard.recipe import load
-    from regard.score import read_lines
-    from regard.translator.given import pairs_of
-
-    if bool(source) != bool(reference):
-        raise ValueError(f"{'--reference' if source else '--source'} is missing; give both, or none for the test text")
-    if source:
-        sides = {path: read_lines(path) for path in (source, *reference)}
-        for path in reference:
-            if len(sides[path]) != len(sides[source]):
-                raise ValueError(
-                    f"{source} has {len(sides[source])} lines but {path} has {len(sides[path])}; "
-                    "line i of each must belong to the same sentence"
-                )
-        return sides[source], [sides[path] for path in reference]
-    recipe = load(existing(str(Path(run, RECIPE))))
-    if recipe.data.test is None:
-        raise ValueError(f"the recipe of {run} has no data.test; give --source and --reference")
-    pairs, _ = pairs_of(recipe.data.test, recipe)
-    return [one for one, _ in pairs], [[other for _, other in pairs]]
-
-
-def _translated(translator: "Translator", sources: list[str], options: "Options") -> list[str]:
-    with counting("translated") as count:
-        return [each.line for each in translator.stream(sources, options, count)]
-
-
-def _check(metrics: Sequence[str], tokenize: str) -> None:
-    """Refuse metrics and tokenizers that there are not."""
+def score_by_length(
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    metrics: Sequence[str],
+    tokenize: str = "13a",
+) -> list[LengthBucket]:
+    """Return the scores of sentences by the number of source words; empty buckets are left out."""
     from regard.score import score
 
-    for name in metrics:
-        score(name, ["a"], [["a"]], tokenize=tokenize)
+    members: dict[int, list[int]] = {}
+    for index, line in enumerate(sources):
+        number = max(0, len(line.split()) - 1) // BUCKET_WORDS
+        members.setdefault(min(number, MAX_BUCKETS - 1), []).append(index)
+    buckets = []
+    for number, indices in sorted(members.items()):
+        outputs = [hypotheses[index] for index in indices]
+        streams = [[stream[index] for index in indices] for stream in references]
+        scores = tuple(score(name, outputs, streams, tokenize=tokenize) for name in metrics)
+        most = None if number == MAX_BUCKETS - 1 else (number + 1) * BUCKET_WORDS
+        buckets.append(LengthBucket(number * BUCKET_WORDS + 1, most, len(indices), scores))
+    return buckets
 
 
-def _lines(against: str, many: int) -> list[str]:
-    """What another system said, from a file."""
-    from regard.score import read_lines
+def _read_test_set(run: str, source: str | None, reference: list[str]) -> tuple[list[str], list[list[str]]]:
+    """Return sources and references: those of the files, or the test set of the recipe."""
+    from regard.predict.scoring import read_pairs
+    from regard.recipe import load
+    from regard.run_files import RECIPE
+    from regard.score import read_sentences
 
-    lines = read_lines(against)
-    if len(lines) != many:
-        raise ValueError(f"{against} has {len(lines)} lines, but there are {many} to compare with")
-    return lines
+    if bool(source) != bool(reference):
+        raise ValueError(
+            f"{'--reference' if source else '--source'} is missing; give both, or neither for the recipe's test set"
+        )
+    if source:
+        lines = {path: read_sentences(path) for path in (source, *reference)}
+        for path in reference:
+            if len(lines[path]) != len(lines[source]):
+                raise ValueError(
+                    f"{source} has {len(lines[source])} lines but {path} has {len(lines[path])}; "
+                    "line i of each must belong to the same sentence"
+                )
+        return lines[source], [lines[path] for path in reference]
+    recipe = load(existing_file(str(Path(run, RECIPE))))
+    if recipe.data.test is None:
+        raise ValueError(f"the recipe of {run} has no test set (data.test); give --source and --reference")
+    pairs, _ = read_pairs(recipe.data.test, recipe)
+    return [source_line for source_line, _ in pairs], [[target_line for _, target_line in pairs]]
 
 
-def _other(against: str, sources: list[str], machine: tuple[str, str], told: dict[str, Any]) -> list[str]:
-    """What another run says, searched in the same way."""
-    from regard.translator import load
-
-    translator = load(against, *machine)
-    options = translator.options.told(**{name: value for name, value in told.items() if value is not None})
-    return _translated(translator, sources, options)
+def _translate(translator: "Translator", sources: list[str], options: TranslationOptions) -> list[str]:
+    with line_counter("translated") as count:
+        return [translation.line for translation in translator.stream(sources, options, count)]
 
 
-def _print(found: "Evaluation", as_json: bool) -> None:
+def _print(
+    search: str, scores: "list[Score]", buckets: list[LengthBucket], comparisons: "list[Comparison]", as_json: bool
+) -> None:
+    """Print scores, scores by length and comparisons as tables, or as JSON; `search` is the signature of the search."""
     from regard.cli.score import print_comparisons, print_scores, print_table
 
+    sentences = sum(bucket.sentences for bucket in buckets)
     if as_json:
-        typer.echo(json.dumps(found.to_json(), ensure_ascii=False, indent=2))
+        lists: dict[str, list[Any]] = {"scores": scores, "buckets": buckets, "comparisons": comparisons}
+        tables = {name: [asdict(row) for row in rows] for name, rows in lists.items()}
+        typer.echo(json.dumps({"sentences": sentences, "search": search, **tables}, ensure_ascii=False, indent=2))
         return
-    typer.echo(f"{len(found.hypotheses):,} sentences, {found.search}\n")
-    print_scores(list(found.scores), as_json=False)
-    if len(found.buckets) > 1:
-        names = [score.name for score in found.scores]
-        rows = [
-            (bucket.label, f"{bucket.sentences:,}", *(f"{score.value:.2f}" for score in bucket.scores))
-            for bucket in found.buckets
-        ]
+    typer.echo(f"{sentences:,} sentences, {search}\n")
+    print_scores(scores, as_json=False)
+    if len(buckets) > 1:
+        values = [[f"{score.value:.2f}" for score in bucket.scores] for bucket in buckets]
+        rows = [(bucket.label, f"{bucket.sentences:,}", *row) for bucket, row in zip(buckets, values, strict=True)]
         typer.echo()
-        print_table(("source words", "sentences", *names), rows)
-    if found.comparisons:
+        print_table(("source words", "sentences", *(score.name for score in scores)), rows)
+    if comparisons:
         typer.echo()
-        print_comparisons(list(found.comparisons), as_json=False)
+        print_comparisons(comparisons, as_json=False)

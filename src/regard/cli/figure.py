@@ -1,55 +1,68 @@
-"""`regard figure`: a figure of a trained model for a paper."""
+"""`regard figure`: draw a figure of a trained model, for a paper."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-_WHAT, _HOW = "What is shown", "How it is drawn"
+from regard.cli.translate import Device, Run
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The folder of a trained run.")]
-Sentence = Annotated[
-    str, typer.Argument(metavar="[SENTENCE]", help="What is translated; positions and curves need none.")
+_CONTENT, _STYLE = "Content", "Style"
+
+Text = Annotated[
+    str, typer.Argument(metavar="TEXT", help="Source sentence or prompt; positions and curves do not need one.")
 ]
-Out = Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Where to: .pdf, .svg or .png.")]
+Out = Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Output file: .pdf, .svg or .png.")]
 Kind = Annotated[str, typer.Option(help="alignment, lines, heads, positions, beam or curves.")]
 Target = Annotated[
-    str | None, typer.Option(help="The translation, if it is not to be searched for.", rich_help_panel=_WHAT)
+    str | None,
+    typer.Option(
+        help="Translation or continuation to draw. Default: the one the model generates.", rich_help_panel=_CONTENT
+    ),
 ]
-Beam = Annotated[int | None, typer.Option(min=1, max=32, help="Hypotheses of the search.", rich_help_panel=_WHAT)]
-Part = Annotated[Literal["cross", "encoder", "decoder"], typer.Option(help="Whose attention.", rich_help_panel=_WHAT)]
+Beam = Annotated[
+    int | None, typer.Option(min=1, max=32, help="Beam width. Default: that of the recipe.", rich_help_panel=_CONTENT)
+]
+Part = Annotated[
+    Literal["cross", "encoder", "decoder"] | None,
+    typer.Option(help="Which attention. Default: cross, or decoder for a language model.", rich_help_panel=_CONTENT),
+]
 Layer = Annotated[
-    int | None, typer.Option(help="Counted from 1; if not told, what aligns words best.", rich_help_panel=_WHAT)
+    int | None,
+    typer.Option(
+        help="Layer, counted from 1. Default: the one that aligns words best, or the last.", rich_help_panel=_CONTENT
+    ),
 ]
 Heads = Annotated[
-    str | None, typer.Option(metavar="1,2,…", help="Counted from 1; all if not told.", rich_help_panel=_WHAT)
+    str | None, typer.Option(metavar="1,2,…", help="Heads, counted from 1. Default: all.", rich_help_panel=_CONTENT)
 ]
 Aggregate = Annotated[
-    Literal["mean", "max", "rollout"], typer.Option(help="What several heads become.", rich_help_panel=_WHAT)
+    Literal["mean", "max", "rollout"], typer.Option(help="How to combine several heads.", rich_help_panel=_CONTENT)
 ]
-Words = Annotated[bool, typer.Option("--words/--subwords", help="Whole words, or pieces.", rich_help_panel=_HOW)]
+Words = Annotated[bool, typer.Option("--words/--subwords", help="Merge subwords into words.", rich_help_panel=_STYLE)]
 Hide = Annotated[
     bool,
-    typer.Option("--hide-special/--show-special", help="The end of a sentence and the like.", rich_help_panel=_HOW),
+    typer.Option("--hide-special/--show-special", help="Hide special tokens such as </s>.", rich_help_panel=_STYLE),
 ]
 Scale = Annotated[
-    Literal["linear", "sqrt", "log"], typer.Option(help="How colours follow weights.", rich_help_panel=_HOW)
+    Literal["linear", "sqrt", "log"], typer.Option(help="Colour scale of weights.", rich_help_panel=_STYLE)
 ]
-Threshold = Annotated[float, typer.Option(min=0, max=1, help="Least weight drawn as a line.", rich_help_panel=_HOW)]
-Count = Annotated[int, typer.Option(min=1, max=4096, help="Positions drawn.", rich_help_panel=_WHAT)]
-Title = Annotated[str, typer.Option(help="What stands above.", rich_help_panel=_HOW)]
-Dpi = Annotated[int, typer.Option(min=20, max=2400, help="Dots an inch, of a PNG.", rich_help_panel=_HOW)]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1; a GPU if there is one.")]
+Threshold = Annotated[
+    float, typer.Option(min=0, max=1, help="Smallest weight that is drawn as a line.", rich_help_panel=_STYLE)
+]
+Count = Annotated[int, typer.Option(min=1, max=4096, help="Number of positions.", rich_help_panel=_CONTENT)]
+Title = Annotated[str, typer.Option(help="Title of the figure.", rich_help_panel=_STYLE)]
+Dpi = Annotated[int, typer.Option(min=20, max=2400, help="Resolution of a PNG.", rich_help_panel=_STYLE)]
 
 
 def figure(
     run: Run,
-    sentence: Sentence = "",
+    text: Text = "",
     out: Out = "figure.pdf",
     kind: Kind = "alignment",
     target: Target = None,
     beam: Beam = None,
-    part: Part = "cross",
+    part: Part = None,
     layer: Layer = None,
     heads: Heads = None,
     aggregate: Aggregate = "mean",
@@ -62,7 +75,7 @@ def figure(
     dpi: Dpi = 200,
     device: Device = "auto",
 ) -> None:
-    """Draw where a model looks, how it searches, or how it learned.
+    """Draw attention weights, a beam search tree, position encodings or learning curves.
 
     \b
     regard figure runs/phrasebook "I can go alone" -o alignment.pdf
@@ -71,57 +84,58 @@ def figure(
     regard figure runs/phrasebook "I can go alone" --kind beam --beam 4 -o beam.pdf
     regard figure runs/phrasebook --kind positions -o positions.pdf
     regard figure runs/phrasebook --kind curves -o curves.pdf
+    regard figure runs/shakespeare "To be" --kind heads -o heads.pdf
 
-    Layers and heads are counted from 1, as figures label them.
+    Layers and heads count from 1, as in the figures.
     """
-    told: dict[str, Any] = {"target": target, "beam": beam, "part": part, "aggregate": aggregate, "words": words}
-    told |= {"layer": None if layer is None else layer - 1, "heads": _numbers(heads), "specials": not hide_special}
-    told |= {"scale": scale, "threshold": threshold, "count": count, "title": title}
-    _check(sentence, kind, out)
+    options: dict[str, Any] = {"target": target, "beam": beam, "part": part, "aggregate": aggregate, "words": words}
+    options |= {"layer": None if layer is None else layer - 1, "heads": _head_indices(heads)}
+    options |= {"specials": not hide_special, "scale": scale, "threshold": threshold, "count": count, "title": title}
+    _check(text, kind, out)
     from regard.plot import save
 
-    save(_drawn(run, sentence, kind, device, told), Path(out), dpi=dpi)
+    save(_draw(run, text, kind, device, options), Path(out), dpi=dpi)
     typer.echo(out)
 
 
-def _drawn(run: str, sentence: str, kind: str, device: str, told: dict[str, Any]) -> Any:
-    """The figure; what a model has not is said before anything is computed, in the numbers that were typed."""
-    from regard.analysis.look.parts import family_of, parts_of
-    from regard.analysis.view import View, check_view
+def _draw(run: str, text: str, kind: str, device: str, options: dict[str, Any]) -> Any:
+    """Return the figure. Layers and heads are checked first, so that an error counts them from 1 as the user does."""
     from regard.drawing import figure as draw
-    from regard.translator import load
+    from regard.explore.adapters import make_adapter
+    from regard.explore.attention import attention_layers
+    from regard.explore.figure_data import FigureOptions, choose_part
+    from regard.tasks import load
 
     if kind == "curves":
-        return draw(run, kind=kind, title=told["title"])
-    translator = load(run, device)
+        return draw(run, kind=kind, title=options["title"])
+    predictor = load(run, device)
+    adapter = make_adapter(predictor)
+    lines = text.strip().splitlines()
+    if len(lines) > 1 and adapter.task == "translation":
+        raise ValueError(f"a figure shows one sentence, and these are {len(lines)} lines; draw one at a time")
     if kind in ("alignment", "lines", "heads"):
-        check_view(parts_of(translator.model), View().told(**told), family_of(translator.model), first=1)
-    return draw(translator, sentence, kind, **told)
+        choose_part(attention_layers(adapter.model), FigureOptions().updated(**options), first=1)
+    return draw(predictor, text, kind, **options)
 
 
-def _check(sentence: str, kind: str, out: str) -> None:
-    """Refuse what cannot be drawn before anything heavy is loaded."""
-    from regard.analysis.figures import check_kind
+def _check(text: str, kind: str, out: str) -> None:
+    """Raise `ValueError` for what cannot be drawn, before the model is loaded."""
     from regard.drawing import KINDS
+    from regard.explore.figures import check_kind
     from regard.plot import FORMATS
 
     check_kind(kind, KINDS)
     if Path(out).suffix.lower().removeprefix(".") not in FORMATS:
-        raise ValueError(f"{out}: a figure is written by its suffix; end it in .{', .'.join(FORMATS)}")
-    lines = sentence.strip().splitlines()
-    if len(lines) > 1:
-        raise ValueError(f"a figure shows one sentence, and these are {len(lines)} lines; draw each by itself")
-    if not lines and kind not in ("positions", "curves"):
-        raise ValueError(
-            f'{kind} shows what becomes of a sentence; give one, as in: regard figure RUN "I can go alone"'
-        )
+        raise ValueError(f"{out}: the suffix selects the format of a figure; use .{', .'.join(FORMATS)}")
+    if not text.strip() and kind not in ("positions", "curves"):
+        raise ValueError(f'a figure of kind {kind} needs a text, as in: regard figure RUN "I can go alone"')
 
 
-def _numbers(told: str | None) -> tuple[int, ...] | None:
-    """`1,3` as heads counted from 0."""
-    if told is None:
+def _head_indices(text: str | None) -> tuple[int, ...] | None:
+    """Parse `1,3` into head indices counted from 0."""
+    if text is None:
         return None
-    parts = [each.strip() for each in told.split(",")]
-    if not all(each.isdecimal() for each in parts):
-        raise ValueError(f"--heads is a list of numbers such as 1,3; found {told!r}")
-    return tuple(int(each) - 1 for each in parts)
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise ValueError(f"--heads is a list of numbers such as 1,3; found {text!r}")
+    return tuple(int(part) - 1 for part in parts)

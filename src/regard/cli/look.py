@@ -1,33 +1,31 @@
-"""`regard look`: a trained model in the browser, live."""
+"""`regard look`: explore trained models in the browser."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.serve import AllowHost, Host, limit_kernel_caches, missing_extra, named_runs
+from regard.cli.translate import Device
+from regard.serve.settings import ServerSettings
+
 if TYPE_CHECKING:
     import socket
 
-    from regard.analysis.look import About
-    from regard.translator import Translator
+    from regard.explore import ModelInfo
+    from regard.explore.adapters import Predictor
 
 PORT = 8017
-TRIED = 20
-"""Ports after the usual one that are tried where it is taken."""
+PORTS_TRIED = 20
+"""Number of ports to try, from `PORT` on, when the user names none."""
 
 Runs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[RUN]...", help="Folders of trained runs; NAME=RUN gives one a name."),
+    typer.Argument(metavar="RUN", help="Folders of trained runs; NAME=RUN sets a name."),
 ]
-Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is every one of this machine.")]
 Port = Annotated[
-    int | None, typer.Option(min=0, max=65535, help=f"Port to listen on; {PORT} or the next free one if not told.")
+    int | None, typer.Option(min=0, max=65535, help=f"Port to listen on. Default: {PORT}, or the next free one.")
 ]
-AllowHost = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME", help="A name besides this machine's own by which browsers may address it; * is any."),
-]
-NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Open no browser; the address is printed anyway.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1; a GPU if there is one.")]
+NoBrowser = Annotated[bool, typer.Option("--no-browser", help="Print the address only; do not open a browser.")]
 
 
 def look(
@@ -38,83 +36,81 @@ def look(
     allow_host: AllowHost = None,
     device: Device = "auto",
 ) -> None:
-    """Look at trained models in the browser: where they look, what they consider, what if it were otherwise.
+    """Explore trained models in the browser: attention, candidates, beam search, and what-if changes.
 
     \b
     regard look runs/phrasebook
+    regard look runs/shakespeare
     regard look runs/en-de ar=runs/en-ar
     regard look --port 8080 --no-browser
 
-    Without a run, a small model is trained on sentences that come with the package, once, while the page shows how far
-    it is. Everything stays on this machine unless --host says otherwise. Ctrl-C ends it.
+    A run is a translation model or a language model.
+    Without a run, a small model is trained once on generated sentences, and the page shows its progress.
+    Only this machine can connect, unless --host says otherwise. Ctrl-C stops the server.
     """
     from regard.cli.demo import demo_recipe
-    from regard.cli.serve import keep_few_kernels, named
 
-    keep_few_kernels()
+    limit_kernel_caches()
     try:
-        from regard.serve.look import make_look_app
-        from regard.serve.look_making import Making, kept_at
-        from regard.serve.server import address, run, say
-        from regard.serve.settings import Settings
+        from regard.serve.explorer import make_explorer_app
+        from regard.serve.explorer_models import BackgroundTraining, training_folder
+        from regard.serve.server import log_line, run, url
     except ModuleNotFoundError as error:
-        raise ValueError(
-            f"the explorer needs {error.name}, which is not installed; use: pip install 'regard[serve]'"
-        ) from None
+        raise missing_extra("regard look", error) from None
 
-    places = named(runs or [])
-    settings = Settings(host, hosts=tuple(allow_host or ()))
-    with listening_on(host, port) as listening:
-        making = None
-        if not places:
+    folders = named_runs(runs or [])
+    settings = ServerSettings(host, hosts=tuple(allow_host or ()))
+    with open_listener(host, port) as listener:
+        training = None
+        if not folders:
             recipe = demo_recipe("de")
-            making = Making(recipe, kept_at(recipe), device)
-        app = make_look_app({name: _opened(place, device) for name, place in places.items()}, settings, making)
-        place = address(listening).replace("//0.0.0.0:", "//127.0.0.1:")
+            training = BackgroundTraining(recipe, training_folder(recipe), device)
+        models = {name: _load(folder, device) for name, folder in folders.items()}
+        app = make_explorer_app(models, settings, training)
+        address = url(listener).replace("//0.0.0.0:", "//127.0.0.1:")
 
-        def ready() -> None:
-            say(f"ready: {', '.join(places) or 'a small model, made on first use'} on {place}, until Ctrl-C")
+        def on_ready() -> None:
+            log_line(f"ready: {', '.join(folders) or 'a small model, trained on first use'} on {address}, until Ctrl-C")
             if not no_browser:
-                _open_browser(place)
+                _open_browser(address)
 
-        run(app, settings, listening, ready, sockets=True)
-    say("stopped")
-
-
-def _opened(place: str, device: str) -> "tuple[Translator, About]":
-    """A trained run, and what its recipe tells of its text."""
-    from regard.analysis.look import about
-    from regard.bundle import find_device, load_bundle
-    from regard.translator import Translator
-
-    bundle = load_bundle(place, find_device(device))
-    return Translator.from_bundle(bundle), about(bundle.recipe, place)
+        run(app, settings, listener, on_ready, websockets=True)
+    log_line("stopped")
 
 
-def listening_on(host: str, port: int | None) -> "socket.socket":
-    """A socket on the port that was told, or on the first free one from the usual on."""
-    from regard.serve.server import listen
+def _load(folder: str, device: str) -> "tuple[Predictor, ModelInfo]":
+    """Load a trained run of any task that the explorer shows, and what its recipe says about its languages."""
+    from regard.explore import model_info
+    from regard.explore.adapters import make_adapter
+    from regard.tasks import load_bundle, make_task
+
+    bundle = load_bundle(folder, device)
+    predictor = make_task(bundle.recipe).predictor(bundle)
+    make_adapter(predictor)  # raises a `ValueError` for a task that the explorer does not show
+    return predictor, model_info(bundle.recipe, folder)
+
+
+def open_listener(host: str, port: int | None) -> "socket.socket":
+    """Return a socket bound to a port; without one, to the first free port from `PORT` on."""
+    from regard.serve.server import PortInUseError, listen
 
     if port is not None:
         return listen(host, port)
-    for each in range(PORT, PORT + TRIED):
+    for candidate in range(PORT, PORT + PORTS_TRIED):
         try:
-            return listen(host, each)
-        except ValueError as error:
-            if "another program" not in str(error):
-                raise
-    raise ValueError(f"no port from {PORT} to {PORT + TRIED - 1} is free; choose one with --port")
+            return listen(host, candidate)
+        except PortInUseError:
+            continue
+    raise ValueError(f"no port from {PORT} to {PORT + PORTS_TRIED - 1} is free; choose one with --port")
 
 
-def _open_browser(place: str) -> None:
-    """Show the page, where there is a screen to show it on."""
+def _open_browser(address: str) -> None:
+    """Open the page in a browser, if this machine has a display."""
     import os
     import sys
     import threading
     import webbrowser
 
-    windows = sys.platform in ("darwin", "win32") or any(
-        os.environ.get(each) for each in ("DISPLAY", "WAYLAND_DISPLAY")
-    )
-    if windows:
-        threading.Thread(target=webbrowser.open, args=(place,), daemon=True).start()
+    has_display = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    if has_display:
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

@@ -1,88 +1,108 @@
-"""`regard perplexity`: how probable a model finds given translations."""
+"""`regard perplexity`: compute the perplexity of given text or of given translations."""
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from regard.cli.streams import counting, parallel, put
+from regard.cli.streams import line_counter, print_line, read_parallel
 
-if TYPE_CHECKING:
-    from regard.translator.given import Given, Total
+Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a trained run.")]
+Text = Annotated[str | None, typer.Argument(metavar="TEXT", help="Language models: a text file, plain or .gz.")]
+Source = Annotated[str | None, typer.Option(metavar="FILE", help="Translation models: source lines, plain or .gz.")]
+Target = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Translation models: their translations, line by line.")
+]
+Each = Annotated[
+    bool, typer.Option("--each", help="Print log-probability, perplexity and number of tokens of each pair.")
+]
+Tokens = Annotated[bool, typer.Option("--tokens", help="Like --each, with the log-probability of each token.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; with --each, one object per pair.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:1; auto is a GPU if there is one.")]
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The folder of a trained run.")]
-Source = Annotated[str, typer.Option(metavar="FILE", help="Source lines, plain or .gz.")]
-Target = Annotated[str, typer.Option(metavar="FILE", help="Their translations, line by line.")]
-Each = Annotated[bool, typer.Option("--each", help="Print log-probability, perplexity and tokens of each pair.")]
-Tokens = Annotated[bool, typer.Option("--tokens", help="Print each token's log-probability too.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; with --each an object a pair, with everything.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1; a GPU if there is one.")]
+_LABELS = {
+    "perplexity": ("perplexity", ".4f"),
+    "bits_per_character": ("bits per character", ".4f"),
+    "logprob": ("log-probability", ".2f"),
+    "pairs": ("pairs", ","),
+    "tokens": ("target tokens", ","),
+}
 
 
 def perplexity(
     run: Run,
-    source: Source,
-    target: Target,
+    text: Text = None,
+    source: Source = None,
+    target: Target = None,
     each: Each = False,
     tokens: Tokens = False,
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Tell the log-probability of given translations, and the perplexity of all of them.
+    """Compute the perplexity of a text by a language model, or of given translations by a translation model.
 
     \b
+    regard perplexity runs/shakespeare text.txt
     regard perplexity runs/phrasebook --source test.en --target test.de
     regard perplexity runs/phrasebook --source test.en --target test.de --each --tokens
     regard perplexity runs/phrasebook --source test.en --target test.de --each --json
 
-    Log-probabilities are natural; the end of each sentence counts as a token. With --each, the columns are
-    log-probability, perplexity and number of tokens, and the figures of the whole go to stderr.
+    Log-probabilities are natural logarithms; the end of each sentence or document counts as a token.
+    With --each, the columns are log-probability, perplexity and number of tokens, and the totals go to stderr.
     """
-    from regard.translator import load
-    from regard.translator.given import Total, weigh
+    if text is not None:
+        if source or target:
+            raise ValueError(
+                "give either TEXT, for a language model, or --source and --target, for a translation model"
+            )
+        _print_text_perplexity(run, text, as_json, device)
+        return
+    if source is None or target is None:
+        raise ValueError("give a TEXT file for a language model, or --source and --target for a translation model")
+    from regard.predict.scoring import CorpusPerplexity, score_pairs
+    from regard.tasks import load_translator
 
     each = each or tokens
-    translator = load(run, device)
-    total = Total()
-    with counting("read", quiet=not each) as count:
-        for given in weigh(translator, parallel(source, target)):
-            total = total.plus(given)
+    translator = load_translator(run, device)
+    total = CorpusPerplexity()
+    with line_counter("scored", quiet=not each) as count:
+        for pair in score_pairs(translator, read_parallel(source, target)):
+            total = total.plus(pair)
             count(1)
-            if each:
-                put(json.dumps(given.to_json(), ensure_ascii=False) if as_json else _row(given, tokens))
+            if each and as_json:
+                print_line(json.dumps(pair.to_json(), ensure_ascii=False))
+            elif each:
+                columns = [f"{pair.logprob:.4f}", f"{pair.perplexity:.4f}", str(len(pair.tokens))]
+                logprobs = zip(pair.tokens, pair.token_logprobs, strict=True)
+                print_line(
+                    "\t".join(columns + [" ".join(f"{token}:{value:.4f}" for token, value in logprobs)] * tokens)
+                )
     if not total.pairs:
         raise ValueError(f"{source} is empty; give at least one pair of lines")
+    table = total.to_json()
+    lines = [f"{label:<20}{table[name]:{form}}" for name, (label, form) in _LABELS.items()]
     if each:
         sys.stdout.flush()
-        print("\n".join(f"regard: {line}" for line in _lines(total)), file=sys.stderr)
-    elif as_json:
-        put(json.dumps(_table(total), indent=2))
+        print("\n".join(f"regard: {line}" for line in lines), file=sys.stderr)
     else:
-        put("\n".join(_lines(total)))
+        print_line(json.dumps(table, indent=2) if as_json else "\n".join(lines))
 
 
-def _row(given: "Given", tokens: bool) -> str:
-    columns = [f"{given.logprob:.4f}", f"{given.perplexity:.4f}", str(len(given.tokens))]
-    told = zip(given.tokens, given.token_logprobs, strict=True)
-    return "\t".join(columns + [" ".join(f"{piece}:{logprob:.4f}" for piece, logprob in told)] * tokens)
+def _print_text_perplexity(run: str, text: str, as_json: bool, device: str) -> None:
+    """Print the perplexity of a text file, split into documents as the recipe says: lines, paragraphs or the file."""
+    from pathlib import Path
 
+    from regard.data.corpus import Reader
+    from regard.recipe import TextCorpus, load
+    from regard.run_files import RECIPE
+    from regard.tasks import load_generator
 
-def _lines(total: "Total") -> list[str]:
-    return [
-        f"perplexity          {total.perplexity:.4f}",
-        f"bits per character  {total.bits_per_character:.4f}",
-        f"log-probability     {total.logprob:.2f}",
-        f"pairs               {total.pairs:,}",
-        f"target tokens       {total.tokens:,}",
-    ]
-
-
-def _table(total: "Total") -> dict[str, Any]:
-    return {
-        "perplexity": total.perplexity,
-        "bits_per_character": total.bits_per_character,
-        "logprob": total.logprob,
-        "pairs": total.pairs,
-        "tokens": total.tokens,
-    }
+    generator = load_generator(run, device, "float32")
+    reader = Reader(("text",), Path(), documents=load(Path(run) / RECIPE).data.documents)
+    table = generator.perplexity(record[0] for record in reader.records(TextCorpus(files={"text": text}))).to_json()
+    if as_json:
+        print_line(json.dumps(table, indent=2))
+        return
+    for name, value in table.items():
+        print_line(f"{name.replace('_', ' '):<20}{value:,.4f}" if isinstance(value, float) else f"{name:<20}{value:,}")

@@ -1,4 +1,4 @@
-"""How far a long task is: live in a terminal, a line for each task elsewhere; always on stderr."""
+"""Progress of long tasks on stderr: live in a terminal, one line per task elsewhere."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from regard.recipe import Recipe
     from regard.train.events import Finished
 
-STOPPING = "stopping: what was learnt is saved first, after a validation if one goes on; Ctrl-C again would not wait"
+STOPPING = "stopping: a checkpoint is saved first, after the validation if one is running; Ctrl-C again exits at once"
 
 
 @contextmanager
-def watching() -> Iterator[Callable[[str, int], None]]:
-    """A function that shows how many pairs a task has dealt with, while the context lasts."""
+def preparation_progress() -> Iterator[Callable[[str, int], None]]:
+    """Yield a function that shows how many sentence pairs a task has processed."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
@@ -40,28 +40,36 @@ def watching() -> Iterator[Callable[[str, int], None]]:
         yield show
 
 
-def follow_training(
+def train_with_progress(
     recipe: "Recipe", run: Path, device: str = "auto", *, plain: bool = False, quiet: bool = False
 ) -> "Finished":
-    """Train with everything kept in the run's log, and shown: live, as lines if `plain`, not at all if `quiet`."""
+    """Train a recipe, with every event in the log of the run and on stderr.
+
+    Args:
+        recipe: What to train.
+        run: Folder of the run.
+        device: Device to train on.
+        plain: Print lines instead of the live view.
+        quiet: Show nothing.
+    """
     from regard.train.events import Finished, Noticed
-    from regard.train.journal import Journal
     from regard.train.loop import train
-    from regard.train.view import PlainView, open_view
+    from regard.train.report.log import LogWriter
+    from regard.train.report.progress import PlainView, open_view
 
     view = None if quiet else PlainView() if plain else open_view()
 
-    def asked() -> None:
+    def on_stop() -> None:
         if view is not None:
-            with suppress(RuntimeError):  # a signal that comes within a line being written cannot write another
+            with suppress(RuntimeError):  # a signal handler cannot write while it interrupts a write to stderr
                 view.show(Noticed(STOPPING))
 
-    with nullcontext() if quiet else watching() as watch:
-        events = train(recipe, run, device, watch, asked)
+    with nullcontext() if quiet else preparation_progress() as show:
+        events = train(recipe, run, device, show, on_stop)
         first = next(events)
-    with view or nullcontext(), Journal(run) as journal:
+    with view or nullcontext(), LogWriter(run) as log:
         for event in chain([first], events):
-            journal.write(event)
+            log.write(event)
             if view is not None:
                 view.show(event)
     assert isinstance(event, Finished)

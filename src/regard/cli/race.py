@@ -1,136 +1,154 @@
-"""`regard race`: several recipes on the same text under the same budget, and what the paper's table is in practice."""
+"""`regard race`: compare recipes on the same text with the same training budget, or layers by their measured cost."""
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from regard.race.budget import Budget
-    from regard.race.entrants import Contender
-    from regard.race.judging import Result
+    from regard.race.contenders import Budget, Contender
+    from regard.race.evaluation import RaceResult
 
-BUDGET, QUICK = "tokens=1e6", "tokens=2.5e5"
-OFTEN = "train.every=40"  # in a short race, or its learning curves would have three points
-JOINED = 3  # phrases of a sentence at most, in the race of the lectures' families
+BUDGET, QUICK_BUDGET = "tokens=1e6", "tokens=2.5e5"
+QUICK_OVERRIDE = "train.every=40"  # validate more often, or the learning curves of a short race have three points
+JOINED_PHRASES = 3  # maximum phrases per sentence, in the race of the lectures' model families
+
+Parallel = Annotated[
+    int | None,
+    typer.Option(
+        "--parallel",
+        "--abreast",
+        min=1,
+        help="Recipes to train at the same time, sharing the cores. Default: 2 on a CPU, else 1.",
+    ),
+]
 
 
 def race(
     recipes: list[str] | None = typer.Argument(
-        None, metavar="[RECIPE|KEY=VALUE]...", help="Recipes to compare, and settings to change in all of them."
+        None, metavar="RECIPE|KEY=VALUE", help="Recipes to compare, and settings to change in all of them."
     ),
-    budget: str | None = typer.Option(None, help="tokens=…, seconds=… or flops=… for each; tokens=1e6 if not given."),
-    run: str = typer.Option("runs/race", help="Folder of the race; what is finished in it is not done again."),
-    device: str = typer.Option("auto", help="cpu, cuda, or auto: a GPU where there is one."),
-    seeds: int = typer.Option(1, min=1, help="Times each recipe runs, each with another seed."),
-    join: int | None = typer.Option(None, min=1, help="Phrases a sentence of the phrasebook may have; else 3, or 1."),
-    abreast: int | None = typer.Option(
-        None, min=1, help="Contenders that run side by side and share the cores; 2 on a CPU, else 1, if not given."
+    budget: str | None = typer.Option(
+        None, help=f"tokens=…, seconds=… or flops=… for each recipe. Default: {BUDGET}; with --quick {QUICK_BUDGET}."
     ),
-    quick: bool = typer.Option(False, "--quick", help="A quarter of the budget."),
-    complexity: bool = typer.Option(False, "--complexity", help="Measure what one layer costs, and train nothing."),
-    plain: bool = typer.Option(False, "--plain", help="Lines instead of the live leaderboard."),
+    run: str = typer.Option("runs/race", help="Folder of the race. Recipes finished there are not trained again."),
+    device: str = typer.Option("auto", help="cpu, cuda or auto: a GPU if there is one."),
+    seeds: int = typer.Option(1, min=1, help="Trainings per recipe, each with another random seed."),
+    join: int | None = typer.Option(
+        None,
+        min=1,
+        help=f"Maximum phrases per phrasebook sentence. Default: {JOINED_PHRASES} without recipes, else 1.",
+    ),
+    parallel: Parallel = None,
+    quick: bool = typer.Option(False, "--quick", help="Use a quarter of the budget."),
+    complexity: bool = typer.Option(False, "--complexity", help="Measure the cost of single layers; train nothing."),
+    plain: bool = typer.Option(False, "--plain", help="Print lines instead of the live leaderboard."),
     as_json: bool = typer.Option(False, "--json", help="Print the results as JSON."),
 ) -> None:
-    """Train several recipes on the same text under the same budget, and show who learns it best, and at what cost.
-
-    Without recipes, the lectures' families run on the phrasebook: one vector (Sutskever), soft alignment (Bahdanau),
-    Luong's attention, convolutions, restricted and full self-attention. About 10 minutes on two cores.
+    """Train several recipes on the same text with the same budget, and compare quality and cost.
 
     \b
     regard race
     regard race --quick
     regard race recipes/luong.toml recipes/convs2s.toml --budget tokens=2e6
-    regard race --budget flops=2e13 --abreast 1 --run runs/by-flops
+    regard race --budget flops=2e13 --parallel 1 --run runs/by-flops
     regard race --complexity
+
+    Without recipes, six model families are trained on the phrasebook, in about 10 minutes on two cores.
+    They are Sutskever, Bahdanau, Luong, ConvS2S, and the Transformer with restricted and full self-attention.
     """
     folder = Path(run)
     if complexity:
-        _measure(folder, quick, device, as_json)
+        _measure_complexity(folder, quick, device, as_json)
         return
-    from regard.race.budget import Budget
+    from regard.race.contenders import Budget
 
-    chosen = Budget.parse(budget or (QUICK if quick else BUDGET))
-    contenders = _contenders([*([OFTEN] if quick else []), *(recipes or [])], folder, seeds, join)
-    results, stopped = _run(_spending(contenders, chosen), chosen, folder, device, abreast, plain)
+    chosen = Budget.parse(budget or (QUICK_BUDGET if quick else BUDGET))
+    contenders = _contenders([*([QUICK_OVERRIDE] if quick else []), *(recipes or [])], folder, seeds, join)
+    results, stopped = _run(_with_budget(contenders, chosen), chosen, folder, device, parallel, plain)
     if results:
         _report(folder, chosen, results, as_json)
     if stopped:
-        typer.echo("regard: not everyone has finished; the same command goes on from here", err=True)
+        typer.echo("regard: some recipes are not finished; the same command resumes the race", err=True)
         raise typer.Exit(1)
 
 
-def _contenders(words: list[str], folder: Path, seeds: int, join: int | None) -> "list[Contender]":
-    """Who runs, on which text."""
-    from regard.race.course import lengthened
-    from regard.race.entrants import check_fair, lectures_contenders, named_contenders, with_seeds
+def _contenders(arguments: list[str], folder: Path, seeds: int, join: int | None) -> "list[Contender]":
+    """Return the recipes that take part, with the text they are trained on."""
+    from regard.race.contenders import (
+        check_fair,
+        lecture_contenders,
+        named_contenders,
+        with_joined_phrases,
+        with_seeds,
+    )
 
-    paths, overrides = [word for word in words if "=" not in word], [word for word in words if "=" in word]
-    found = named_contenders(paths, overrides) if paths else lectures_contenders(overrides)
-    check_fair(found)
-    most = join or (1 if paths else JOINED)
-    drawn = found[0].recipe.data.train[0].kind == "phrasebook"
-    if most > 1 or (seeds > 1 and drawn):  # a phrasebook's sentences are drawn by seed; written down they are the same
-        found = lengthened(found, most, folder / "text")
-    return with_seeds(found, seeds)
+    paths = [argument for argument in arguments if "=" not in argument]
+    overrides = [argument for argument in arguments if "=" in argument]
+    contenders = named_contenders(paths, overrides) if paths else lecture_contenders(overrides)
+    check_fair(contenders)
+    phrases = join or (1 if paths else JOINED_PHRASES)
+    generated = contenders[0].recipe.data.train[0].kind == "phrasebook"
+    if phrases > 1 or (seeds > 1 and generated):  # the seed changes generated text, so write it to files once
+        contenders = with_joined_phrases(contenders, phrases, folder / "text")
+    return with_seeds(contenders, seeds)
 
 
-def _spending(contenders: "list[Contender]", budget: "Budget") -> "list[Contender]":
-    """The contenders with their limits, which may need the text to be counted."""
-    from regard.cli.progress import watching
-    from regard.race.entrants import Contender
+def _with_budget(contenders: "list[Contender]", budget: "Budget") -> "list[Contender]":
+    """Return the contenders with recipes limited to the budget, which may require counting the tokens of the text."""
+    from regard.cli.progress import preparation_progress
+    from regard.race.contenders import Contender
 
-    with watching() as watch:
-        return [Contender(each.name, budget.spent_by(each.recipe, watch)) for each in contenders]
+    with preparation_progress() as show:
+        return [Contender(contender.name, budget.limit(contender.recipe, show)) for contender in contenders]
 
 
 def _run(
-    contenders: "list[Contender]", budget: "Budget", folder: Path, device: str, abreast: int | None, plain: bool
-) -> "tuple[list[Result], bool]":
-    """Run the race before one's eyes; the results in the order of the start, and whether some are missing."""
+    contenders: "list[Contender]", budget: "Budget", folder: Path, device: str, parallel: int | None, plain: bool
+) -> "tuple[list[RaceResult], bool]":
+    """Run the race; return the results in the order of the contenders, and whether any are missing."""
     from regard.bundle import find_device
-    from regard.race.board import Leaderboard
-    from regard.race.contest import race as start
+    from regard.race.leaderboard import Leaderboard
+    from regard.race.runner import race as start
 
-    lanes = abreast or (2 if find_device(device).type == "cpu" else 1)
-    with Leaderboard([each.name for each in contenders], budget, live=not plain) as board:
-        for name, happened in start(contenders, folder, device, abreast=lanes):
-            board.show(name, happened)
-    results = [lane.result for lane in board.lanes.values() if lane.result is not None]
+    processes = parallel or (2 if find_device(device).type == "cpu" else 1)
+    with Leaderboard([contender.name for contender in contenders], budget, live=not plain) as board:
+        for name, event in start(contenders, folder, device, parallel=processes):
+            board.show(name, event)
+    results = [state.result for state in board.contenders.values() if state.result is not None]
     return results, len(results) < len(contenders)
 
 
-def _report(folder: Path, budget: "Budget", results: "list[Result]", as_json: bool) -> None:
+def _report(folder: Path, budget: "Budget", results: "list[RaceResult]", as_json: bool) -> None:
     """Write the report, and print its table."""
     from regard.race.report import write_race
-    from regard.race.summary import markdown, rows_of
+    from regard.race.summary import result_rows, results_markdown
 
-    html, _, told, _ = write_race(folder, budget, results)
-    typer.echo(told.read_text(encoding="utf-8") if as_json else markdown(rows_of(results)))
+    html, _, data, _ = write_race(folder, budget, results)
+    typer.echo(data.read_text(encoding="utf-8") if as_json else results_markdown(result_rows(results)))
     typer.echo(f"regard: the report is in {html}", err=True)
 
 
-def _measure(folder: Path, quick: bool, device: str, as_json: bool) -> None:
-    """The paper's table of layers, measured here and now."""
+def _measure_complexity(folder: Path, quick: bool, device: str, as_json: bool) -> None:
+    """Measure time and memory of layer types, after Vaswani et al. 2017, table 1, and write a report."""
     from regard.analysis.complexity import LENGTHS, WIDTHS, measure
     from regard.bundle import find_device
-    from regard.race.growth import HEADS, table, trace, write_complexity
+    from regard.race.complexity_report import COMPLEXITY_HEADINGS, complexity_table, trace_layers, write_complexity
 
     where = find_device(device)
     lengths, widths = (LENGTHS[::2], WIDTHS[::2]) if quick else (LENGTHS, WIDTHS)
-    cells = []
-    for cell in measure(lengths, widths, device=str(where)):
-        cells.append(cell)
-        said = cell.skipped or f"{1000 * (cell.seconds or 0):.2f} ms, {(cell.memory or 0) / 1e6:.2f} MB kept"
-        typer.echo(f"{cell.kind}  n = {cell.length}  d = {cell.width}  {said}", err=True)
-    traced = trace()
-    html, _, told, _ = write_complexity(folder, cells, traced, str(where))
+    costs = []
+    for cost in measure(lengths, widths, device=str(where)):
+        costs.append(cost)
+        result = cost.skipped or f"{1000 * (cost.seconds or 0):.2f} ms, {(cost.memory or 0) / 1e6:.2f} MB saved"
+        typer.echo(f"{cost.kind}  n = {cost.length}  d = {cost.width}  {result}", err=True)
+    traced = trace_layers()
+    html, _, data, _ = write_complexity(folder, costs, traced, str(where))
     if as_json:
-        typer.echo(json.dumps(json.loads(told.read_text(encoding="utf-8"))))
+        typer.echo(json.dumps(json.loads(data.read_text(encoding="utf-8"))))
     else:
-        for row in table(cells, traced):
-            typer.echo(
-                f"{row[0]}\n" + "\n".join(f"  {head:<28} {each}" for head, each in zip(HEADS[1:], row[1:], strict=True))
-            )
+        for name, *values in complexity_table(costs, traced):
+            rows = [f"  {heading:<28} {value}" for heading, value in zip(COMPLEXITY_HEADINGS[1:], values, strict=True)]
+            typer.echo("\n".join([name, *rows]))
     typer.echo(f"regard: the report is in {html}", err=True)

@@ -1,7 +1,7 @@
-"""`regard recipe`: look at a run's settings before running it."""
+"""`regard recipe`: show, check and explain the settings of a run."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,16 +20,19 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-OVERRIDES = typer.Argument(None, metavar="[KEY=VALUE]...", help="Settings to change, such as train.steps=500.")
+RecipeFile = Annotated[str, typer.Argument(metavar="RECIPE", help="Recipe, as a TOML file.")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings to change, such as train.steps=500.")
+]
 
 
 @app.command()
 def show(
-    file: str = typer.Argument(..., metavar="RECIPE", help="A recipe, as a TOML file."),
-    overrides: list[str] | None = OVERRIDES,
+    file: RecipeFile,
+    overrides: Overrides = None,
     as_json: bool = typer.Option(False, "--json", help="Print JSON instead of TOML."),
 ) -> None:
-    """Print every setting of a recipe, with defaults marked; the output is a recipe too.
+    """Print every setting of a recipe, with defaults marked. The output is a valid recipe.
 
     \b
     regard recipe show recipes/phrasebook.toml
@@ -42,32 +45,32 @@ def show(
 
 
 @app.command()
-def check(files: list[str] = typer.Argument(..., metavar="RECIPE...", help="Recipes, as TOML files.")) -> None:
-    """Check recipes and say what is wrong with each; exit 1 if anything is.
+def check(files: list[str] = typer.Argument(..., metavar="RECIPE", help="Recipes, as TOML files.")) -> None:
+    """Check recipes and print the errors of each; exit with 1 if there are any.
 
     \b
     regard recipe check recipes/*.toml
     """
     from regard.recipe import load
 
-    faults = 0
+    invalid = False
     for file in files:
         try:
             recipe = load(file)
         except ValueError as error:
-            faults += 1
+            invalid = True
             typer.echo(str(error))
         else:
-            typer.echo(f"{file}: good; run '{recipe.name}'{_missing_files(recipe.data)}")
-    if faults:
+            typer.echo(f"{file}: valid; run '{recipe.name}'{_missing_files(recipe.data)}")
+    if invalid:
         raise typer.Exit(1)
 
 
 @app.command()
 def explain(
-    key: str = typer.Argument(..., help="A setting, such as train.warmup; or a section, such as train."),
+    key: str = typer.Argument(..., metavar="KEY", help="A setting, such as train.warmup, or a section, such as train."),
 ) -> None:
-    """Say what a setting does, what it may be, its default and its paper.
+    """Print what a setting does, its allowed values, its default and its paper.
 
     \b
     regard recipe explain train.warmup
@@ -75,12 +78,12 @@ def explain(
     """
     from regard.recipe import catalogue, find_settings
 
-    section = [each for each in catalogue() if each.key.startswith(f"{key}.")]
-    for place, each in enumerate(section or find_settings(key)):
-        heading = f"{each.key}  ({', '.join(each.families)})" if each.families else each.key
-        lines = [heading, f"  {each.meaning}", f"  takes    {each.allowed}", f"  default  {each.default}"]
-        papers = [f"  paper    {each.paper}"] if each.paper else []
-        typer.echo("\n".join(["", *lines, *papers] if place else [*lines, *papers]))
+    section = [setting for setting in catalogue() if setting.key.startswith(f"{key}.")]
+    for number, setting in enumerate(section or find_settings(key)):
+        heading = f"{setting.key}  ({', '.join(setting.families)})" if setting.families else setting.key
+        lines = [heading, f"  {setting.description}", f"  takes    {setting.allowed}", f"  default  {setting.default}"]
+        paper = [f"  paper    {setting.paper}"] if setting.paper else []
+        typer.echo("\n".join([*([""] if number else []), *lines, *paper]))
 
 
 @app.command()
@@ -96,7 +99,7 @@ def schema() -> None:
 
 
 def _missing_files(data: "Data") -> str:
-    """A warning that names the files a recipe needs and this machine lacks."""
-    corpora = [*data.train, *(each for each in (data.valid, data.test) if each)]
-    missing = [name for corpus in corpora for name in corpus.files if not Path(data.root, name).exists()]
-    return f"; not here yet: {', '.join(missing)}" if missing else ""
+    """Return a note that names the files of a recipe that do not exist, or an empty string."""
+    corpora = [*data.train, *(corpus for corpus in (data.valid, data.test) if corpus)]
+    missing = [name for corpus in corpora for name in corpus.paths if not Path(data.root, name).exists()]
+    return f"; missing files: {', '.join(missing)}" if missing else ""

@@ -1,21 +1,14 @@
-"""Lines as they come in and go out: nothing waits for more than is there, and nothing is lost on the way."""
+"""Read and print lines as streams, and count them on stderr."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 
 
-class Counter(Protocol):
-    """Told how many more lines are done."""
-
-    def __call__(self, lines: int) -> None:
-        """So many more."""
-
-
-class _Eager:
-    """A stream that gives what is there instead of waiting until a block is full."""
+class _UnbufferedReader:
+    """A stream whose `read` returns the bytes that have arrived, instead of waiting for a full block."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -25,55 +18,61 @@ class _Eager:
         return data
 
 
-def blocks(file: str) -> Iterator[list[str]]:
-    """The lines of a file, or for `-` of standard input as they arrive; broken UTF-8 is told of and mended."""
+def read_blocks(file: str) -> Iterator[list[str]]:
+    """Yield the lines of a file in blocks; `-` is standard input, whose lines are yielded as they arrive.
+
+    Invalid UTF-8 becomes U+FFFD, with a warning.
+    """
     from regard.files import read_lines
 
-    def tell(complaint: str) -> None:
-        print(f"regard: {complaint.partition(' Convert')[0]} They were read as U+FFFD.", file=sys.stderr)
+    def warn(message: str) -> None:
+        print(f"regard: {message.partition(' Convert')[0]} They were read as U+FFFD.", file=sys.stderr)
 
     if file == "-":
-        eager = cast(BinaryIO, _Eager(sys.stdin.buffer))
-        return read_lines(Path("standard input"), eager, broken=tell)
-    return read_lines(existing(file), broken=tell)
+        stream = cast(BinaryIO, _UnbufferedReader(sys.stdin.buffer))
+        return read_lines(Path("standard input"), stream, on_invalid=warn)
+    return read_lines(existing_file(file), on_invalid=warn)
 
 
-def parallel(source: str, target: str) -> Iterator[tuple[str, str]]:
-    """Line i of one file with line i of the other, as a stream; files of unequal length are refused at their end."""
+def read_parallel(source: str, target: str) -> Iterator[tuple[str, str]]:
+    """Yield line i of one file with line i of the other; raise a ValueError at the end of the shorter one."""
     from itertools import chain, zip_longest
 
     from regard.files import read_lines
 
-    paths = [existing(source), existing(target)]
+    paths = [existing_file(source), existing_file(target)]
     sides = (chain.from_iterable(read_lines(path)) for path in paths)
-    for number, (one, other) in enumerate(zip_longest(*sides), start=1):
-        if one is None or other is None:
-            shorter, longer = (source, target) if one is None else (target, source)
+    for number, (source_line, target_line) in enumerate(zip_longest(*sides), start=1):
+        if source_line is None or target_line is None:
+            shorter, longer = (source, target) if source_line is None else (target, source)
             raise ValueError(
-                f"{shorter} ends after line {number - 1}, but {longer} goes on; line i of one must translate line i "
-                "of the other"
+                f"{shorter} has {number - 1} lines, but {longer} has more; line i of one file must be the translation "
+                "of line i of the other"
             )
-        yield one, other
+        yield source_line, target_line
 
 
-def existing(file: str) -> Path:
-    """The path of a file that is there."""
+def existing_file(file: str) -> Path:
+    """Return the path of a file; raise an `OSError` if it does not exist or is a directory."""
     path = Path(file)
     if path.is_dir():
-        raise IsADirectoryError(f"{file} is a directory; name a file of lines")
+        raise IsADirectoryError(f"{file} is a directory; give the path of a text file")
     if not path.exists():
         raise FileNotFoundError(f"{file} does not exist; check the path (relative to {Path.cwd()})")
     return path
 
 
-def put(line: str) -> None:
-    """Print a line to standard output, in UTF-8 whatever the terminal's language is."""
+def print_line(line: str) -> None:
+    """Print a line to standard output, in UTF-8 whatever the locale is."""
     sys.stdout.buffer.write(line.encode(errors="replace") + b"\n")
 
 
 @contextmanager
-def counting(what: str, quiet: bool = False) -> Iterator[Counter]:
-    """A count of lines on stderr while the context lasts: live in a terminal, elsewhere one sentence at the end."""
+def line_counter(action: str, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """Yield a function that counts finished lines, and show the count on stderr.
+
+    The count is live in a terminal; elsewhere one sentence is printed at the end.
+    """
     from time import monotonic
 
     from rich.console import Console
@@ -83,16 +82,16 @@ def counting(what: str, quiet: bool = False) -> Iterator[Counter]:
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     start, done = monotonic(), 0
     with Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True) as progress:
-        task = progress.add_task(f"{what} …", total=None)
+        task = progress.add_task(f"{action} …", total=None)
 
         def count(lines: int) -> None:
             nonlocal done
             done += lines
-            pace = done / max(monotonic() - start, 1e-9)
-            progress.update(task, description=f"{what}: {done:,} lines, {pace:,.1f} a second")
+            speed = done / max(monotonic() - start, 1e-9)
+            progress.update(task, description=f"{action}: {done:,} lines, {speed:,.1f} per second")
 
         yield count
     seconds = monotonic() - start
     if not quiet:
-        pace = f", {done / seconds:,.1f} a second" if done > 1 else ""
-        print(f"regard: {what}: {done:,} line{'s' * (done != 1)} in {seconds:.1f} s{pace}", file=sys.stderr)
+        speed = f", {done / seconds:,.1f} per second" if done > 1 else ""
+        print(f"regard: {action}: {done:,} line{'s' * (done != 1)} in {seconds:.1f} s{speed}", file=sys.stderr)

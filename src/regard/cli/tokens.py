@@ -1,4 +1,4 @@
-"""`regard tokens`: see what a line becomes, token by token."""
+"""`regard tokens`: print the tokens of a line."""
 
 import json
 import sys
@@ -11,19 +11,21 @@ import typer
 if TYPE_CHECKING:
     from regard.text import Token, Tokenizer
 
-_SPELT_OUT = 32  # a one-hot vector of more numbers than this is told by the place of its 1
+_MAX_VECTOR = 32  # a longer one-hot vector is shown by the index of its 1
 _ISOLATE, _END_ISOLATE = "\u2068", "\u2069"
 
 
 def tokens(
-    tokenizer: str = typer.Argument(metavar="RUN_OR_TOKENIZER", help="A run, a tokenizer folder, or a .model file."),
-    text: str | None = typer.Argument(None, help="A line of text; - or nothing reads lines from stdin."),
-    side: Literal["source", "target"] = typer.Option("source", help="Whose vocabulary."),
-    ids: bool = typer.Option(False, "--ids", help="Print ids only, a line for a line."),
-    one_hot: bool = typer.Option(True, help="Show where the 1 of each token's one-hot vector stands."),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON object a line."),
+    tokenizer: str = typer.Argument(
+        metavar="RUN_OR_TOKENIZER", help="Folder of a run or a tokenizer, or a .model file of SentencePiece."
+    ),
+    text: str | None = typer.Argument(None, metavar="TEXT", help="Line of text; default: lines of standard input."),
+    side: Literal["source", "target"] = typer.Option("source", help="Tokenizer of the run to use."),
+    ids: bool = typer.Option(False, "--ids", help="Print token ids only, one output line per input line."),
+    one_hot: bool = typer.Option(True, help="Show the one-hot vector of each token."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object per line."),
 ) -> None:
-    """Show the tokens of a line: piece, id, its characters in the line, and its word.
+    """Print the tokens of a line: piece, id, span of characters, and word.
 
     \b
     regard tokens runs/phrasebook "I can go alone"
@@ -33,21 +35,20 @@ def tokens(
     """
     from regard.text import Tokenizers
 
-    both = Tokenizers.load(tokenizer)
-    chosen = both.source if side == "source" else both.target
-    for at, line in enumerate(_lines(text)):
+    chosen = Tokenizers.load(tokenizer)[side]
+    for number, line in enumerate(_lines(text)):
         if ids:
             typer.echo(" ".join(map(str, chosen.encode(line))))
         elif as_json:
-            typer.echo(json.dumps(_record(chosen, line, one_hot), ensure_ascii=False))
+            typer.echo(json.dumps(_to_json(chosen, line, one_hot), ensure_ascii=False))
         else:
-            if at:
+            if number:
                 typer.echo()
             _print_table(list(_rows(chosen, line, one_hot)))
 
 
 def _lines(text: str | None) -> Iterator[str]:
-    """The line that was given, or those of stdin; bytes that are not UTF-8 show as U+FFFD."""
+    """Yield the given line, or the lines of stdin; invalid UTF-8 becomes U+FFFD."""
     if text is not None and text != "-":
         yield text.encode(errors="surrogateescape").decode(errors="replace")
         return
@@ -55,9 +56,9 @@ def _lines(text: str | None) -> Iterator[str]:
         yield line.removesuffix("\n")
 
 
-def _record(tokenizer: "Tokenizer", line: str, one_hot: bool) -> dict[str, object]:
-    """One line as JSON has it."""
-    found = [
+def _to_json(tokenizer: "Tokenizer", line: str, one_hot: bool) -> dict[str, object]:
+    """Return a line and its tokens as a JSON object."""
+    records = [
         {
             "piece": token.piece,
             "id": token.id,
@@ -69,40 +70,40 @@ def _record(tokenizer: "Tokenizer", line: str, one_hot: bool) -> dict[str, objec
         }
         for token in tokenizer.tokens(line)
     ]
-    return {"line": line, "tokens": found}
+    return {"line": line, "tokens": records}
 
 
 def _rows(tokenizer: "Tokenizer", line: str, one_hot: bool) -> Iterable[Sequence[str]]:
-    """The table of one line, its head first."""
+    """Yield the rows of a line's table, its header first."""
     yield ["token", "id", *(["one-hot"] if one_hot else []), "characters", "text", "word"]
     for token in tokenizer.tokens(line):
         yield [
-            _shown(token.piece),
+            _printable(token.piece),
             str(token.id),
             *([_one_hot(token, len(tokenizer))] if one_hot else []),
             f"{token.start}:{token.end}",
-            _shown(line[token.start : token.end]),
+            _printable(line[token.start : token.end]),
             "" if token.word is None else str(token.word),
         ]
 
 
 def _one_hot(token: "Token", size: int) -> str:
-    """The vector itself where it is short, else where its 1 stands."""
-    if size <= _SPELT_OUT:
-        return " ".join("1" if at == token.id else "0" for at in range(size))
+    """Return the one-hot vector of a token; a long one as the index of its 1."""
+    if size <= _MAX_VECTOR:
+        return " ".join("1" if index == token.id else "0" for index in range(size))
     return f"1 at {token.id} of 0..{size - 1}"
 
 
-def _shown(text: str) -> str:
-    """Text that keeps a table in shape: the unseen is escaped, and what runs right to left stays in its cell."""
-    seen = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-    if any(unicodedata.bidirectional(each) in ("R", "AL", "AN") for each in seen):
-        return f"{_ISOLATE}{seen}{_END_ISOLATE}"
-    return seen
+def _printable(text: str) -> str:
+    """Escape unprintable characters, and isolate right-to-left text, which would reorder the columns of a table."""
+    escaped = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    if any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in escaped):
+        return f"{_ISOLATE}{escaped}{_END_ISOLATE}"
+    return escaped
 
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:
-    """A drawn table in a terminal, aligned columns elsewhere."""
+    """Print a table with borders in a terminal, and aligned columns elsewhere."""
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table

@@ -1,4 +1,4 @@
-"""`regard train`: a recipe to a trained model."""
+"""`regard train`: train the model of a recipe."""
 
 import json
 import os
@@ -7,71 +7,74 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from regard.cli.recipe import Overrides, RecipeFile
+
 if TYPE_CHECKING:
     from regard.recipe import Recipe
 
-STOPPED = 130
-"""What a training that was asked to stop ends with, so that nothing which waits for a model goes on without one."""
+EXIT_STOPPED = 130
+"""Exit code of a training that was stopped, so that a script which needs the model does not continue."""
 
 
 def train(
-    file: str = typer.Argument(..., metavar="RECIPE", help="A recipe, as a TOML file."),
-    overrides: list[str] | None = typer.Argument(None, metavar="[KEY=VALUE]...", help="Settings to change."),
-    run: str | None = typer.Option(None, help="The run's folder; runs/NAME if not given."),
-    device: str = typer.Option("auto", help="cpu, cuda, cuda:1, or auto: a GPU where there is one."),
-    plain: bool = typer.Option(False, "--plain", help="Lines instead of the live view."),
-    quiet: bool = typer.Option(False, "--quiet", help="Show nothing but errors."),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Say what training would cost, and stop."),
-    as_json: bool = typer.Option(False, "--json", help="Print that, or at the end the scores, as JSON."),
+    file: RecipeFile,
+    overrides: Overrides = None,
+    run: str | None = typer.Option(None, help="Folder of the run. Default: runs/NAME."),
+    device: str = typer.Option("auto", help="cpu, cuda, cuda:1 or auto: a GPU if there is one."),
+    plain: bool = typer.Option(False, "--plain", help="Print lines instead of the live view."),
+    quiet: bool = typer.Option(False, "--quiet", help="Print errors only."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Print an estimate of time and memory, and exit."),
+    as_json: bool = typer.Option(False, "--json", help="Print the final scores, or the estimate, as JSON."),
 ) -> None:
-    """Train a model, or go on with one: the same command on the same folder picks up where it was stopped.
-
-    Ctrl-C saves and stops, with exit code 130. The folder then holds everything: regard translate takes it as it is.
+    """Train a model, or resume a training that was stopped.
 
     \b
     regard train recipes/phrasebook.toml
     regard train recipes/phrasebook.toml train.steps=300 --run runs/quick
     regard train recipes/wmt14-base.toml --dry-run
     torchrun --nproc-per-node 8 -m -- regard train recipes/wmt14-base.toml --run runs/base
+
+    Ctrl-C saves a checkpoint and exits with code 130; the same command resumes.
+    The folder of a run holds everything that regard translate needs.
     """
-    from regard.cli.progress import follow_training
-    from regard.names import SCORES
+    from regard.cli.progress import train_with_progress
     from regard.recipe import load
-    from regard.train.loop import train as learn
-    from regard.train.workers import speaks
+    from regard.run_files import SCORES
+    from regard.train.distributed import is_main_process
+    from regard.train.loop import train as train_events
 
     recipe = load(file, overrides or [])
     folder = Path(run or Path("runs", recipe.name))
     if dry_run:
-        if speaks():
-            _look_ahead(recipe, device, as_json)
+        if is_main_process():
+            _print_estimate(recipe, device, as_json)
         return
-    if not speaks():
-        for _ in learn(recipe, folder, device):
+    if not is_main_process():
+        for _ in train_events(recipe, folder, device):
             pass
         return
-    finished = follow_training(recipe, folder, device, plain=plain, quiet=quiet)
+    finished = train_with_progress(recipe, folder, device, plain=plain, quiet=quiet)
     if as_json:
         typer.echo((folder / SCORES).read_text(encoding="utf-8"), nl=False)
     if finished.reason != "stopped":
-        _report(folder, device, quiet)
-    elif "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun says so itself, and would start this process again
-        raise typer.Exit(STOPPED)
+        _write_report(folder, device, quiet)
+    elif "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun reports it itself, and would restart this process
+        raise typer.Exit(EXIT_STOPPED)
 
 
-def _look_ahead(recipe: "Recipe", device: str, as_json: bool) -> None:
+def _print_estimate(recipe: "Recipe", device: str, as_json: bool) -> None:
     """Print what training would cost."""
-    from regard.cli.progress import watching
-    from regard.train.outlook import look_ahead
+    from regard.cli.progress import preparation_progress
+    from regard.train.estimate import estimate_cost
 
-    with watching() as watch:
-        outlook = look_ahead(recipe, device, watch)
-    typer.echo(json.dumps(outlook.to_json(), indent=2) if as_json else str(outlook))
+    with preparation_progress() as show:
+        estimate = estimate_cost(recipe, device, show)
+    typer.echo(json.dumps(estimate.to_json(), indent=2) if as_json else str(estimate))
 
 
-def _report(folder: Path, device: str, quiet: bool) -> None:
-    """Write the run's report; the model is safe by now, so what goes wrong here is said and no more."""
-    from regard.train.maps import report_run
+def _write_report(folder: Path, device: str, quiet: bool) -> None:
+    """Write the report of a run. The model is saved by now, so an error is printed and not raised."""
+    from regard.train.report.html_report import report_run
 
     try:
         html, _ = report_run(folder, device)

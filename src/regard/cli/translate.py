@@ -1,119 +1,104 @@
-"""`regard translate`: lines in, their translations out."""
+"""`regard translate`: translate lines of text."""
 
 import json
 import sys
 from collections.abc import Iterator
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from regard.cli.streams import Counter, blocks, counting, existing, put
+from regard.cli.flags import given, with_options
+from regard.cli.streams import existing_file, line_counter, print_line, read_blocks
+from regard.options import TranslationOptions
+from regard.options.decoding import CONSTRAINTS, MACHINE, OUTPUT
 
 if TYPE_CHECKING:
-    from regard.translator import Options, Request, Translation, Translator
+    from regard.predict import Translation, TranslationRequest
 
-_SEARCH, _SAMPLE, _WISH, _OUT, _MACHINE = "Search", "Sampling", "What is asked for", "Output", "Machine"
-
-Run = Annotated[str, typer.Argument(metavar="RUN", help="The folder of a trained run.")]
-File = Annotated[str, typer.Argument(metavar="FILE", help="Lines, plain or .gz; standard input if none.")]
-Beam = Annotated[int | None, typer.Option(min=1, help="Hypotheses kept; 1 is greedy.", rich_help_panel=_SEARCH)]
-Nbest = Annotated[int, typer.Option(min=1, help="Translations, or samples, of each line.", rich_help_panel=_SEARCH)]
-Penalty = Annotated[float | None, typer.Option(help="Reward for length; 0 is none.", rich_help_panel=_SEARCH)]
-Coverage = Annotated[
-    float | None, typer.Option(min=0, help="Penalty for words not looked at.", rich_help_panel=_SEARCH)
+Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a trained run.")]
+File = Annotated[
+    str,
+    typer.Argument(metavar="FILE", help="Lines of text, plain or .gz; default: standard input.", show_default=False),
 ]
-Groups = Annotated[int, typer.Option(min=1, help="Groups of beams kept apart.", rich_help_panel=_SEARCH)]
-Diversity = Annotated[float, typer.Option(min=0, help="How far apart they are kept.", rich_help_panel=_SEARCH)]
-NoRepeat = Annotated[
-    int | None, typer.Option(min=0, help="No so many tokens in a row appear twice.", rich_help_panel=_SEARCH)
+Prefix = Annotated[
+    str,
+    typer.Option(
+        help="Text that every translation starts with; @FILE: line i starts translation i.",
+        rich_help_panel=CONSTRAINTS,
+    ),
 ]
-MinLength = Annotated[int, typer.Option(min=0, help="Fewest tokens of a translation.", rich_help_panel=_SEARCH)]
-MaxLength = Annotated[int | None, typer.Option(min=1, help="Most tokens of a translation.", rich_help_panel=_SEARCH)]
-Sample = Annotated[bool, typer.Option("--sample", help="Draw tokens instead of searching.", rich_help_panel=_SAMPLE)]
-Temperature = Annotated[float, typer.Option(help="Below 1 draws the probable more often.", rich_help_panel=_SAMPLE)]
-TopK = Annotated[int | None, typer.Option(min=1, help="Draw from so many best tokens.", rich_help_panel=_SAMPLE)]
-TopP = Annotated[float, typer.Option(help="Draw from the fewest tokens this probable.", rich_help_panel=_SAMPLE)]
-MinP = Annotated[float, typer.Option(help="Draw from tokens this near to the best.", rich_help_panel=_SAMPLE)]
-Seed = Annotated[int, typer.Option(min=0, help="Where drawing starts.", rich_help_panel=_SAMPLE)]
-Mbr = Annotated[
-    int, typer.Option(min=0, help="Choose the one of so many samples most like the rest.", rich_help_panel=_SAMPLE)
-]
-Prefix = Annotated[str, typer.Option(help="How each translation begins; @FILE: line by line.", rich_help_panel=_WISH)]
 Constraints = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Phrases line i must have, tabs between.", rich_help_panel=_WISH),
+    typer.Option(
+        metavar="FILE",
+        help="Line i lists tab-separated phrases that translation i must contain.",
+        rich_help_panel=CONSTRAINTS,
+    ),
 ]
 Avoid = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Phrases no translation has, one a line.", rich_help_panel=_WISH)
+    str | None,
+    typer.Option(
+        metavar="FILE", help="Phrases, one per line, that no translation may contain.", rich_help_panel=CONSTRAINTS
+    ),
 ]
-TermFile = Annotated[
-    str | None, typer.Option("--terms", metavar="FILE", help="Source phrase, tab, target.", rich_help_panel=_WISH)
+Terms = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Terminology: each line is a source phrase, a tab and the translation it must have.",
+        rich_help_panel=CONSTRAINTS,
+    ),
 ]
-Long = Annotated[
-    Literal["split", "error"], typer.Option(help="What to do with lines too long for it.", rich_help_panel=_WISH)
+Scores = Annotated[
+    bool, typer.Option("--scores", help="Print the score before each translation.", rich_help_panel=OUTPUT)
 ]
-Alignments = Annotated[bool, typer.Option("--alignments", help="Add word alignments.", rich_help_panel=_OUT)]
-Scores = Annotated[bool, typer.Option("--scores", help="Put the score before each line.", rich_help_panel=_OUT)]
-AsJson = Annotated[bool, typer.Option("--json", help="A JSON object a line, with everything.", rich_help_panel=_OUT)]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.", rich_help_panel=_OUT)]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object per line, with all results.", rich_help_panel=OUTPUT)
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Do not show progress.", rich_help_panel=OUTPUT)]
 With = Annotated[
     list[str] | None,
-    typer.Option("--with", metavar="RUN", help="Another run to translate together with.", rich_help_panel=_MACHINE),
+    typer.Option(
+        "--with",
+        metavar="RUN",
+        help="Ensemble with another run of the same vocabulary; repeat for more.",
+        rich_help_panel=MACHINE,
+    ),
 ]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1; a GPU if there is one.", rich_help_panel=_MACHINE)]
-Dtype = Annotated[Literal["auto", "float32", "bfloat16"], typer.Option(help="Number format.", rich_help_panel=_MACHINE)]
-Quantize = Annotated[Literal["int8"] | None, typer.Option(help="Weights in 8 bits.", rich_help_panel=_MACHINE)]
+Device = Annotated[
+    str, typer.Option(help="cpu, cuda or cuda:1; auto is a GPU if there is one.", rich_help_panel=MACHINE)
+]
+Dtype = Annotated[
+    Literal["auto", "float32", "bfloat16"], typer.Option(help="Floating-point format.", rich_help_panel=MACHINE)
+]
+Quantize = Annotated[
+    Literal["int8"] | None, typer.Option(help="Quantise the weights, on a CPU.", rich_help_panel=MACHINE)
+]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Threads on a CPU; one a core if not told.", rich_help_panel=_MACHINE)
-]
-Batch = Annotated[
-    int | None,
-    typer.Option(min=1, help="Source tokens times beams at once; less needs less memory.", rich_help_panel=_MACHINE),
+    int | None, typer.Option(min=1, help="Worker threads on a CPU; default: one per core.", rich_help_panel=MACHINE)
 ]
 
-_OPTIONS = (
-    *("beam", "nbest", "length_penalty", "coverage_penalty", "groups", "diversity", "no_repeat", "long", "alignments"),
-    *("min_length", "max_length", "sample", "temperature", "top_k", "top_p", "min_p", "seed", "mbr"),
-)
 
-
+@with_options(TranslationOptions)
 def translate(
     run: Run,
     file: File = "-",
-    beam: Beam = None,
-    nbest: Nbest = 1,
-    length_penalty: Penalty = None,
-    coverage_penalty: Coverage = None,
-    groups: Groups = 1,
-    diversity: Diversity = 0.5,
-    no_repeat: NoRepeat = None,
-    min_length: MinLength = 0,
-    max_length: MaxLength = None,
-    sample: Sample = False,
-    temperature: Temperature = 1.0,
-    top_k: TopK = None,
-    top_p: TopP = 1.0,
-    min_p: MinP = 0.0,
-    seed: Seed = 0,
-    mbr: Mbr = 0,
     prefix: Prefix = "",
     constraints: Constraints = None,
     avoid: Avoid = None,
-    terms: TermFile = None,
-    long: Long = "split",
-    alignments: Alignments = False,
+    terms: Terms = None,
     scores: Scores = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
-    together: With = None,
+    ensemble: With = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
     quantize: Quantize = None,
     workers: Workers = None,
-    batch: Batch = None,
+    **options: Any,
 ) -> None:
-    """Translate lines, in their order.
+    """Translate lines of text.
 
     \b
     regard translate runs/phrasebook < in.txt > out.txt
@@ -122,104 +107,93 @@ def translate(
     regard translate runs/phrasebook in.txt --sample --top-p 0.9 --seed 1
     regard translate runs/phrasebook in.txt --terms terms.tsv --avoid never.txt
 
-    As many lines come out as go in; with --nbest up to so many of each, and at least one. Columns are parted by tabs:
-    number of the line with --nbest, score with --scores, text, alignment with --alignments. A line that fails comes
-    out empty, with a warning; the exit code is then 1.
+    There is one output line per input line, in the same order; with --nbest, up to N lines. Columns are separated by
+    tabs: the line number with --nbest, the score with --scores, the text, the alignment with --alignments. A line that
+    cannot be translated gives an empty line and a warning, and the exit code is 1.
     """
-    told = locals()
-    translator = _load(run, together or [], device, precision_of(dtype, quantize))
+    from regard.options.terminology import Terminology, read_phrases
+    from regard.tasks import load_translator
+
+    if constraints and (options["sample"] or options["mbr"] or (options["groups"] or 1) > 1):
+        raise ValueError("--constraints needs plain beam search; leave out --sample, --mbr and --groups")
+    precision = precision_of(dtype, quantize)
+    translator = load_translator(run, device, precision)
+    if ensemble:
+        translator = translator.ensemble_with([load_translator(other, device, precision) for other in ensemble])
     translator.workers = workers or translator.workers
-    options = _options(translator, told)
-    with counting("translated", quiet) as count:
-        failed, lines = _stream(translator, options, count, told)
+    chosen = translator.options.override(
+        **given(options),
+        prefix="" if prefix.startswith("@") else prefix,
+        avoid=read_phrases(existing_file(avoid)) if avoid else (),
+        terms=Terminology.read(existing_file(terms)) if terms else Terminology(),
+    )
+    columns = _Columns(as_json, chosen.nbest > 1, scores, chosen.alignments)
+    failed, number = 0, 1
+    with line_counter("translated", quiet) as count:
+        for requests in _requests(file, prefix, constraints):
+            for translation in translator.stream(requests, chosen, count, number):
+                failed += bool(translation.fault)
+                columns.print(translation, number)
+                number += 1
+            sys.stdout.flush()
     if failed:
-        raise ValueError(f"{failed} of {lines} lines could not be translated; they are named above")
-
-
-def _stream(translator: "Translator", options: "Options", count: Counter, told: dict[str, Any]) -> tuple[int, int]:
-    """Translate and print what comes, as it comes; how many lines failed, and how many there were."""
-    failed, first = 0, 1
-    for requests in _requests(told["file"], told["prefix"], told["constraints"]):
-        for translation in translator.stream(requests, options, count, first):
-            failed += bool(translation.fault)
-            _print(translation, first, told)
-            first += 1
-        sys.stdout.flush()
-    return failed, first - 1
+        raise ValueError(f"{failed} of {number - 1} lines could not be translated; see the warnings above")
 
 
 def precision_of(dtype: str, quantize: str | None) -> str:
-    """What --dtype and --quantize mean together."""
+    """Return the precision that --dtype and --quantize ask for."""
     if quantize and dtype == "bfloat16":
-        raise ValueError(f"--quantize {quantize} computes in float32 beside its 8 bits; leave --dtype {dtype} out")
+        raise ValueError(f"--quantize {quantize} computes everything else in float32; leave out --dtype {dtype}")
     return quantize or dtype
 
 
-def _load(run: str, others: list[str], device: str, precision: str) -> "Translator":
-    """A run, or several that translate together."""
-    from regard.translator import load
+def _requests(file: str, prefix: str, constraints: str | None) -> Iterator[Iterator["TranslationRequest"]]:
+    """Yield requests block by block as lines arrive, each with its line of the prefix and constraint files."""
+    from regard.predict import TranslationRequest
 
-    translator = load(run, device, precision)
-    return translator.joined_by([load(other, device, precision) for other in others]) if others else translator
-
-
-def _options(translator: "Translator", told: dict[str, Any]) -> "Options":
-    """The options of a translation; what was not told is the recipe's to say."""
-    from regard.translator import Terms
-    from regard.translator.terms import read_phrases
-
-    asked = {name: told[name] for name in _OPTIONS if told[name] is not None}
-    if told["constraints"] and (told["sample"] or told["mbr"] or told["groups"] > 1):
-        raise ValueError("--constraints are searched for by a plain beam: not by --sample or --mbr, not in --groups")
-    return translator.options.told(
-        **asked,
-        tokens=told["batch"],
-        prefix="" if told["prefix"].startswith("@") else told["prefix"],
-        avoid=read_phrases(existing(told["avoid"])) if told["avoid"] else (),
-        terms=Terms.read(existing(told["terms"])) if told["terms"] else Terms(),
-    )
-
-
-def _requests(file: str, prefix: str, constraints: str | None) -> Iterator[Iterator["Request"]]:
-    """The lines as they come, block by block, each with what its line in other files asks for it."""
-    from regard.translator import Request
-
-    prefixes = _lines(prefix[1:]) if prefix.startswith("@") else repeat("")
-    phrases = _lines(constraints) if constraints else repeat("")
-    for lines in blocks(file):
+    prefix_file = prefix[1:] if prefix.startswith("@") else None
+    prefixes, phrases = _lines(prefix_file), _lines(constraints)
+    for lines in read_blocks(file):
         yield (
-            Request(
+            TranslationRequest(
                 line,
-                _beside(prefix[1:], prefixes),
-                tuple(filter(None, map(str.strip, _beside(constraints, phrases).split("\t")))),
+                _next_line(prefix_file, prefixes),
+                tuple(filter(None, map(str.strip, _next_line(constraints, phrases).split("\t")))),
             )
             for line in lines
         )
-    for name, beside in ((prefix[1:], prefixes), (constraints, phrases)):
-        if not isinstance(beside, repeat) and next(beside, None) is not None:
-            raise ValueError(f"{name} has more lines than there were to translate; is it for another text?")
+    for name, remaining in ((prefix_file, prefixes), (constraints, phrases)):
+        if name is not None and next(remaining, None) is not None:
+            raise ValueError(f"{name} has more lines than there are to translate; does it belong to another text?")
 
 
-def _lines(file: str) -> Iterator[str]:
-    """The lines of a file that has one for each line to translate."""
+def _lines(file: str | None) -> Iterator[str]:
+    """Return the lines of a file that has one for each line to translate; without a file, empty lines."""
     from regard.files import read_lines
 
-    return chain.from_iterable(read_lines(existing(file)))
+    return repeat("") if file is None else chain.from_iterable(read_lines(existing_file(file)))
 
 
-def _beside(file: str | None, lines: Iterator[str]) -> str:
-    """The next line of such a file."""
+def _next_line(file: str | None, lines: Iterator[str]) -> str:
     line = next(lines, None)
     if line is None:
-        raise ValueError(f"{file} has fewer lines than there are to translate; give it one for each")
+        raise ValueError(f"{file} has fewer lines than there are to translate; it needs one for each")
     return line
 
 
-def _print(translation: "Translation", number: int, told: dict[str, Any]) -> None:
-    """One line of output, or with --nbest as many as there are."""
-    if told["as_json"]:
-        put(json.dumps(translation.to_json(), ensure_ascii=False))
-        return
-    for each in translation.nbest:
-        columns = [str(number)] * (told["nbest"] > 1) + [f"{each.score:.4f}"] * told["scores"] + [each.line]
-        put("\t".join(columns + [each.pharaoh()] * told["alignments"]))
+class _Columns(NamedTuple):
+    """The columns of an output line."""
+
+    as_json: bool
+    number: bool
+    score: bool
+    alignment: bool
+
+    def print(self, translation: "Translation", number: int) -> None:
+        """Print the hypotheses for line `number`."""
+        if self.as_json:
+            print_line(json.dumps(translation.to_json(), ensure_ascii=False))
+            return
+        for hypothesis in translation.nbest:
+            columns = [str(number)] * self.number + [f"{hypothesis.score:.4f}"] * self.score + [hypothesis.line]
+            print_line("\t".join(columns + [hypothesis.pharaoh()] * self.alignment))

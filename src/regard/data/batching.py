@@ -1,89 +1,92 @@
-"""Stores to an endless stream of ragged batches under a token budget, made ahead of the model.
+"""Turn stores into an endless stream of ragged batches under a token budget, prepared ahead of the model.
 
-An epoch is an order of all examples (`regard.data.order`), taken in pools of up to 65,536 (`regard.data.pool`). Each is
-cut into batches and steps by the lengths of its examples (`regard.data.plan`), and each process gathers its own batches
-of it (`regard.data.example`). Nothing is drawn from a generator that runs through the epoch, so any position is reached
-by looking at one pool, and a batch does not depend on how many were made before.
+An epoch is an order of all examples (`regard.data.order`), taken in pools of up to 65,536 (`regard.data.pool`). Each
+pool is divided into batches and steps by the lengths of its examples (`regard.data.plan`); each process gathers its own
+batches, and the task collates them (`regard.data.batch`). No random generator runs through the epoch, so any position
+is reached by planning one pool, and a batch does not depend on how many came before it.
 """
 
 import math
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-import torch
 
-from regard.data.ahead import Ahead
-from regard.data.example import Batch, Rows, prepare
+from regard.data.batch import Batch, Collator
 from regard.data.order import Mixture
-from regard.data.plan import Order, Plan, Shard, cut, plan_pool
-from regard.data.pool import Pairs, Pool, Sampling
+from regard.data.plan import BatchPlan, Order, Shard, cut, plan_pool
+from regard.data.pool import ExamplePool, SubwordSampling
+from regard.data.prefetch import Prefetch
+from regard.data.rows import offsets_of
+from regard.data.store import Records
 
 
 @dataclass(frozen=True, order=True)
-class Position:
-    """A place in the stream, between two steps; `Position(**asdict(position))` brings it back from JSON."""
+class StreamPosition:
+    """A position in the stream of steps; `StreamPosition(**asdict(position))` restores it from JSON."""
 
     epoch: int = 0
-    """Epochs wholly behind."""
+    """Completed epochs."""
     pool: int = 0
-    """Pools of the epoch wholly behind."""
+    """Completed pools of the epoch."""
     step: int = 0
-    """Steps of the pool behind."""
+    """Completed steps of the pool."""
 
     def __post_init__(self) -> None:
-        """Refuse a place before the beginning."""
+        """Check that nothing is negative."""
         if min(self.epoch, self.pool, self.step) < 0:
-            raise ValueError(f"no position has a negative part: {self}")
+            raise ValueError(f"a position in the stream has no negative part: {self}")
 
 
-BEGINNING = Position()
-_ALONE = Shard()
-_STEPS, _SUBWORDS = 1, 2  # numbers that keep apart what is drawn for the same pool
+BEGINNING = StreamPosition()
+_SINGLE_PROCESS = Shard()
+_STEPS, _SUBWORDS = 1, 2  # keep apart the random numbers drawn for the same pool
 
 
 class Step(NamedTuple):
-    """What this process learns from before the weights move, and where the stream stands after it."""
+    """The batches of this process for one update, and the position in the stream after it."""
 
-    after: Position
+    after: StreamPosition
     batches: list[Batch]
 
 
-class _Cut(NamedTuple):
-    """A pool, and how this process's share of it is cut into batches."""
+class _PlannedPool(NamedTuple):
+    """A pool, and the plan of this process's batches."""
 
     epoch: int
     number: int
-    pool: Pool
-    plan: Plan
+    pool: ExamplePool
+    plan: BatchPlan
 
 
 @dataclass(frozen=True)
 class Feed:
-    """Batches from stores mixed by weight, each with at most `tokens` tokens of either side.
+    """A stream of batches from stores mixed by weight, each with at most `tokens` tokens in each of its sequences.
 
-    `order` is `random`, or `length` for batches of like length. All that is random starts from `seed`. Processes that
-    differ in `shard.rank` alone share out every step among them and take equally many steps.
+    Processes that differ only in `shard.rank` divide every step among them and take equally many steps.
     """
 
     POOL: ClassVar[int] = 65_536
-    """Examples loaded at once, at most; about as many, since an epoch is divided evenly."""
-    STEPS_AHEAD: ClassVar[int] = 8
+    """Maximum number of examples planned at a time; an epoch is divided evenly."""
     POOLS_AHEAD: ClassVar[int] = 1
 
-    stores: Sequence[Pairs]
+    stores: Sequence[Records]
     weights: Sequence[float]
     tokens: int
+    collator: Collator
+    """Makes batches of records: the task."""
     order: Order = "random"
     seed: int = 0
-    shard: Shard = _ALONE
-    sampling: Sampling | None = None
+    """Random seed of the order of examples and of subword sampling."""
+    shard: Shard = _SINGLE_PROCESS
+    sampling: SubwordSampling | None = None
 
     def __post_init__(self) -> None:
-        """Refuse, before anything is learnt, what could not go on to the end."""
+        """Refuse, before training starts, what could not run to the end."""
         if not self.stores or any(len(store) == 0 for store in self.stores):
             raise ValueError(f"there is nothing to draw from: {[len(store) for store in self.stores]} examples")
         if len(self.weights) != len(self.stores):
@@ -95,13 +98,13 @@ class Feed:
         if self.order not in ("random", "length"):
             raise ValueError(f"the order is 'random' or 'length', not {self.order!r}")
         for number, store in enumerate(self.stores):
-            check_budget(store, self.tokens, f"example {{}} of corpus {number + 1}")
+            check_budget(store, self.collator, self.tokens, f"example {{}} of corpus {number + 1}")
         if self.sampling is not None:
             for store in self.stores:
-                store.text(np.arange(1))  # a store without its text says so now
+                store.text(np.arange(1))  # a store without its text raises its error now
         if len(self.mixture) // self.pools < self.shard.parts:
             raise ValueError(
-                f"an epoch of {len(self.mixture)} examples cannot be shared out among the {self.shard.parts} batches "
+                f"an epoch of {len(self.mixture)} examples cannot be divided among the {self.shard.parts} batches "
                 f"of a step ({self.shard.world} processes, {self.shard.accumulate} accumulated): "
                 "use fewer processes, a smaller train.accumulate, or more data"
             )
@@ -113,115 +116,120 @@ class Feed:
 
     @cached_property
     def longest(self) -> int:
-        """Tokens that no sequence exceeds, its added symbol included; cut anew, text may have twice what it has now."""
-        stored = 1 + max(max(store.longest) for store in self.stores)
+        """Maximum number of tokens of a sequence, symbols included; sampled subwords may double it."""
+        stored = max(longest_sequence(store, self.collator) for store in self.stores)
         if self.sampling is None:
             return stored
         return max(stored, min(2 * stored, self.tokens, self.sampling.most or self.tokens))
 
     @cached_property
     def pools(self) -> int:
-        """Pools of an epoch; of even size, so that none is too small for a step."""
+        """Number of pools of an epoch; they are of equal size, so that none is too small for a step."""
         return max(1, -(-len(self.mixture) // self.POOL))
 
-    def epochs(self, start: Position = BEGINNING, pin: bool = False) -> Ahead[Step]:
-        """Steps without end from a position on, made by a thread some steps ahead; close it when done.
+    def steps(self, start: StreamPosition = BEGINNING) -> Generator[Step, None, None]:
+        """Yield steps without end, from a position on; close it when done.
 
-        `pin` puts them in page-locked memory, for copies to CUDA beside the computation; without CUDA it does nothing.
+        Sampling the subwords of a pool takes seconds, so with sampling a thread prepares the next pool meanwhile.
         """
         if start.pool >= self.pools:
-            raise ValueError(f"{start} is beyond the {self.pools} pools of an epoch: these are not the data it is from")
-        device = torch.cuda.current_device() if pin and torch.cuda.is_available() else None
-        return Ahead(self._steps(start, device), self.STEPS_AHEAD)
+            raise ValueError(f"{start} is beyond the {self.pools} pools of an epoch: the data are not those it is from")
+        pools = self._pools(start)
+        with closing(pools) if self.sampling is None else Prefetch(pools, self.POOLS_AHEAD) as planned:
+            first = start.step
+            for pool in planned:
+                if first > self._length(pool):
+                    raise ValueError(
+                        f"{start} is beyond the {self._length(pool)} steps of its pool: the data, the token budget or "
+                        "the number of processes are not those it is from"
+                    )
+                for step in range(first, self._length(pool)):
+                    yield Step(self._after(pool, step), self._batches(pool, step))
+                first = 0
 
     def epoch(self, number: int) -> Iterator[list[Batch]]:
-        """The steps of one epoch, made as they are asked for."""
-        for each in range(self.pools):
-            pool = self._load(number, each)
+        """Yield the steps of one epoch, prepared as they are requested."""
+        for pool_number in range(self.pools):
+            pool = self._load(number, pool_number)
             for step in range(self._length(pool)):
                 yield self._batches(pool, step)
 
-    def _steps(self, start: Position, device: int | None) -> Generator[Step, None, None]:
-        """What the thread of `epochs` makes."""
-        if device is not None:
-            torch.cuda.set_device(device)  # a new thread's is the first one, where pinning would then take memory
-        with Ahead(self._pools(start), self.POOLS_AHEAD) as pools:
-            first = start.step
-            for pool in pools:
-                if first > self._length(pool):
-                    raise ValueError(
-                        f"{start} is beyond the {self._length(pool)} steps of its pool: these are not the data, "
-                        "the token budget or the number of processes it is from"
-                    )
-                for step in range(first, self._length(pool)):
-                    batches = self._batches(pool, step)
-                    pinned = batches if device is None else [batch.pin_memory() for batch in batches]
-                    yield Step(self._after(pool, step), pinned)
-                first = 0
-
-    def _pools(self, start: Position) -> Generator[_Cut, None, None]:
-        """Loaded pools without end, from that of a position on."""
+    def _pools(self, start: StreamPosition) -> Generator[_PlannedPool, None, None]:
+        """Yield planned pools without end, from that of a position on."""
         epoch, pool = start.epoch, start.pool
         while True:
             yield self._load(epoch, pool)
             pool = (pool + 1) % self.pools
             epoch += pool == 0
 
-    def _load(self, epoch: int, number: int) -> _Cut:
-        """Load one pool, and plan this process's share of it."""
-        start, stop = (len(self.mixture) * each // self.pools for each in (number, number + 1))
-        which = self.mixture.draw(epoch, start, stop)
+    def _load(self, epoch: int, number: int) -> _PlannedPool:
+        """Load one pool and plan this process's batches of it."""
+        start, stop = (len(self.mixture) * index // self.pools for index in (number, number + 1))
+        indices = self.mixture.draw(epoch, start, stop)
         key = (self.seed, epoch, number)
         if self.sampling is None:
-            pool = Pool(self.stores, which)
+            pool = ExamplePool(self.stores, indices)
         else:
-            seeds = np.random.SeedSequence((*key, _SUBWORDS)).generate_state(2 * len(self.stores)).reshape(-1, 2)
-            pool = Pool.sample(self.stores, which, self.sampling, self.longest, seeds.tolist())
-        source, target = pool.lengths()
-        # One more of each: the symbols that `prepare` adds count too.
-        plan = plan_pool(source + 1, target + 1, self.tokens, self.shard.parts, self.order, (*key, _STEPS))
-        return _Cut(epoch, number, pool, plan.only(self.shard.batches(len(plan))))
+            count = len(self.sampling.samplers)
+            seeds = np.random.SeedSequence((*key, _SUBWORDS)).generate_state(count * len(self.stores))
+            grouped = seeds.reshape(-1, count).tolist()
+            pool = ExamplePool.sample(self.stores, indices, self.sampling, self.collator, self.longest, grouped)
+        lengths = self.collator.sequence_lengths(pool.lengths())
+        plan = plan_pool(lengths, self.tokens, self.shard.parts, self.order, (*key, _STEPS))
+        return _PlannedPool(epoch, number, pool, plan.only(self.shard.batches(len(plan))))
 
-    def _length(self, pool: _Cut) -> int:
-        """Steps of a pool."""
+    def _length(self, pool: _PlannedPool) -> int:
+        """Return the number of steps of a pool."""
         return len(pool.plan) // self.shard.accumulate
 
-    def _batches(self, pool: _Cut, step: int) -> list[Batch]:
-        """This process's batches of one step."""
+    def _batches(self, pool: _PlannedPool, step: int) -> list[Batch]:
+        """Return this process's batches of one step."""
         first = step * self.shard.accumulate
         batches = range(first, first + self.shard.accumulate)
-        return [prepare(*pool.pool.take(pool.plan.examples(each))) for each in batches]
+        return [self.collator.collate(*pool.pool.take(pool.plan.examples(batch))) for batch in batches]
 
-    def _after(self, pool: _Cut, step: int) -> Position:
-        """The position behind a step; behind a pool's last one it is the next pool's first, so none loads in vain."""
+    def _after(self, pool: _PlannedPool, step: int) -> StreamPosition:
+        """Return the position after a step; after the last step of a pool it is the start of the next pool."""
         if step + 1 < self._length(pool):
-            return Position(pool.epoch, pool.number, step + 1)
-        return Position(pool.epoch, pool.number + 1) if pool.number + 1 < self.pools else Position(pool.epoch + 1)
+            return StreamPosition(pool.epoch, pool.number, step + 1)
+        if pool.number + 1 < self.pools:
+            return StreamPosition(pool.epoch, pool.number + 1)
+        return StreamPosition(pool.epoch + 1)
 
 
-def in_order(store: Pairs, tokens: int, pool: int = Feed.POOL) -> Iterator[Batch]:
-    """Every pair of a store once, as it stands there, for validation; several processes may take every n-th batch.
+def in_order(store: Records, collator: Collator, tokens: int, pool: int = Feed.POOL) -> Iterator[Batch]:
+    """Yield every record of a store once, in order, for validation; several processes may take every n-th batch.
 
-    The lengths of `pool` examples are looked at together.
+    The lengths of `pool` examples are read at a time.
     """
-    check_budget(store, tokens, "example {}")
+    check_budget(store, collator, tokens, "example {}")
     for start in range(0, len(store), pool):
-        source, target = (np.cumsum(1 + lengths[start : start + pool], dtype=np.int64) for lengths in store.lengths)
-        cuts = cut(np.insert(source, 0, 0), np.insert(target, 0, 0), tokens)
+        lengths = collator.sequence_lengths(
+            {name: counts[start : start + pool] for name, counts in store.lengths.items()}
+        )
+        cuts = cut([offsets_of(counts) for counts in lengths], tokens)
         for begin, end in pairwise(cuts + start):
-            which = np.arange(begin, end)
-            source_ids, source_offsets, target_ids, target_offsets = store.gather(which)
-            yield prepare(Rows(source_ids, source_offsets), Rows(target_ids, target_offsets), which)
+            indices = np.arange(begin, end)
+            yield collator.collate(store.gather(indices), indices)
 
 
-def check_budget(store: Pairs, tokens: int, name: str) -> None:
-    """Refuse a budget that some pair does not fit, naming the pair."""
+def longest_sequence(store: Records, collator: Collator) -> int:
+    """Return a number of tokens, symbols included, that no record of a store exceeds in any of its sequences."""
+    counts = collator.sequence_lengths({name: np.array([longest]) for name, longest in store.longest.items()})
+    return max(int(count[0]) for count in counts)
+
+
+def check_budget(store: Records, collator: Collator, tokens: int, name: str) -> None:
+    """Raise a ValueError that names the record if one does not fit into a batch of `tokens` tokens."""
     if tokens < 1:
         raise ValueError(f"a batch holds at least one token, not {tokens}")
-    for side, longest, lengths in zip(("source", "target"), store.longest, store.lengths, strict=True):
-        if longest + 1 > tokens:
-            first = int(np.flatnonzero(lengths >= tokens)[0])
-            raise ValueError(
-                f"{name.format(first)} has {lengths[first] + 1} {side} tokens with its end symbol, but a batch holds "
-                f"at most {tokens}: raise train.tokens to {longest + 1} or more, or lower data.longest to drop it"
-            )
+    if longest_sequence(store, collator) <= tokens:
+        return
+    # A sequence may join several fields, whose longest values need not occur in the same record.
+    counts = np.maximum.reduce(list(collator.sequence_lengths(store.lengths)))
+    if counts.max() > tokens:
+        first = int(np.flatnonzero(counts > tokens)[0])
+        raise ValueError(
+            f"{name.format(first)} has {counts[first]} tokens with start or end symbol, but a batch holds "
+            f"at most {tokens}: raise train.tokens to {counts.max()} or more, or lower data.longest to drop it"
+        )

@@ -1,11 +1,11 @@
-"""A corpus to a store: read, encoded and filtered on all cores, written once, found again by its fingerprint.
+"""Build the store of a corpus: read, encode and filter on all cores, write once, find again by its fingerprint.
 
-The fingerprint is made of everything a store's bytes depend on: the contents of the corpus's files (not their names or
-dates), which columns, tag and filters are asked for, the tokenizers, and the version of the format.
+The fingerprint hashes everything that the bytes of a store depend on: the contents of the files (not their names or
+dates), columns, tag, filters, vocabularies, and the version of the format.
 
-With the duplicate filter on, the corpus is read twice: first to find the duplicates, which also finds every fault of
-the files before the long part begins, then to encode it. Encoding runs in threads, since SentencePiece works outside
-Python's lock: two threads encode 1.8 times as much as one.
+With the duplicate filter on, the corpus is read twice: first to find duplicates, which also finds every malformed line
+before the long part begins, then to encode it. Encoding runs in threads, because SentencePiece releases Python's global
+interpreter lock: two threads encode 1.8 times as much as one.
 """
 
 import hashlib
@@ -14,9 +14,9 @@ import logging
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -26,15 +26,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.cache import building, contents_digest, lock_of, locked, room_in, sweep
-from regard.data.corpus import Chunk, corpus_files, read_chunks
+from regard.data.cache import atomic_folder, build_lock, file_digest
+from regard.data.corpus import Chunk, Reader
 from regard.data.dedupe import find_duplicates
-from regard.data.encode import ChunkEncoder, Encoded, Encoder, Encoders, ids_dtype
-from regard.data.filters import FilterReport, Sieve
-from regard.data.store import VERSION, Manifest, Store
-from regard.data.writer import SideWriter
-from regard.files import write_whole
-from regard.recipe import Corpus, Data, PhrasebookCorpus
+from regard.data.fields import Field, Fields, TextField
+from regard.data.fields.label import UnknownLabelError
+from regard.data.filters import KEPT, FilterReport, RecordFilter
+from regard.data.rows import Rows
+from regard.data.store import VERSION, EncodedColumn, FieldWriter, Manifest, Store
+from regard.files import write_atomically
+from regard.recipe import Corpus, Data, Filter, PhrasebookCorpus
 
 _log = logging.getLogger("regard")
 
@@ -42,166 +43,217 @@ _log = logging.getLogger("regard")
 def build_store(
     corpus: Corpus,
     data: Data,
-    tokenizers: Encoders,
+    fields: Fields,
     *,
     cache: Path,
+    drop: Collection[Filter] | None = None,
+    tagged: str | None = None,
     keep_text: bool = False,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
     workers: int | None = None,
 ) -> Store:
-    """The store of a corpus: the one in the cache, or else a new one that is kept there.
+    """Return the store of a corpus, from the cache or newly built and cached.
 
-    `progress` is told how many pairs are done; it hears 0 again and again while duplicates are looked for. `seed` is
-    what a phrasebook draws by. `workers` threads encode, by default one a core; the store does not depend on them.
+    Args:
+        corpus: The corpus.
+        data: The recipe's `[data]` section, for filters and paths.
+        fields: The fields of a record, which encode its values.
+        cache: The cache folder.
+        drop: Filters to apply instead of those of `data`.
+        tagged: The field that the corpus's tag is put before.
+        keep_text: Whether to keep the raw text beside the ids.
+        seed: Random seed of the phrasebook.
+        progress: Called with the number of records done; with 0 while duplicates are searched for.
+        workers: Number of encoding threads; default: one per core. The store does not depend on it.
     """
-    job = _Job(
+    builder = _Builder(
         corpus=corpus,
-        root=Path(data.root),
-        seed=seed,
-        encode=ChunkEncoder(tokenizers, Sieve.of(data), _tag_id(corpus, tokenizers.source), keep_text),
+        reader=Reader.of(data, tuple(fields), seed),
+        fields=fields,
+        record_filter=RecordFilter.of(data, drop),
+        tags=_tag_ids(corpus, fields, tagged),
+        keep_text=keep_text,
         progress=progress or (lambda done: None),
         workers=workers or os.cpu_count() or 1,
     )
-    fingerprint = job.fingerprint(cache)
+    fingerprint = builder.fingerprint(cache)
     folder = cache / "store" / fingerprint
-    if store := _found(folder):
+    if store := _open(folder):
         return store
-    with room_in(folder.parent):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        sweep(folder.parent)
-        with locked(lock_of(folder)):
-            # Whoever held the lock before us may have built just this.
-            if store := _found(folder, warn=True):
-                return store
-            shutil.rmtree(folder, ignore_errors=True)
-            with building(folder) as scratch:
-                job.write(scratch)
-                if job.fingerprint(cache) != fingerprint:
-                    raise ValueError(f"{job.names()} changed while being read. Run it again once nobody writes there.")
+    with build_lock(folder):
+        # Another process may have built this store while we waited for the lock.
+        if store := _open(folder, warn=True):
+            return store
+        shutil.rmtree(folder, ignore_errors=True)
+        with atomic_folder(folder) as scratch:
+            builder.write(scratch)
+            if builder.fingerprint(cache) != fingerprint:
+                raise builder.changed()
     return Store.open(folder)
 
 
-def identity(corpus: Corpus, root: Path, seed: int, cache: Path) -> dict[str, Any]:
-    """What the pairs of a corpus depend on, as JSON holds it: equal identities, equal pairs and tags."""
-    contents = [contents_digest(path, cache) for path in corpus_files(corpus, root)]
+def identity(corpus: Corpus, reader: Reader, cache: Path) -> dict[str, Any]:
+    """Return what the records of a corpus depend on, as JSON: equal identities, equal records and tags."""
+    contents = [file_digest(path, cache) for path in reader.paths(corpus)]
     if isinstance(corpus, PhrasebookCorpus):
-        contents = [_package_digest("regard.data.phrasebook"), str(seed)]
-    return corpus.model_dump(exclude={"weight", "source", "target", "path"}) | {"contents": contents}
+        contents = [_package_digest("regard.data.phrasebook"), str(reader.seed)]
+    settings = corpus.model_dump(exclude={"weight", "files", "path"})
+    return settings | {"contents": contents, "fields": list(reader.fields), "documents": reader.documents}
 
 
-def _found(folder: Path, *, warn: bool = False) -> Store | None:
-    """The store in a folder, if there is a whole one; a damaged one may be worth a warning."""
+def _open(folder: Path, *, warn: bool = False) -> Store | None:
+    """Open the store in a folder if there is a complete one; optionally warn about a damaged one."""
     if not folder.exists():
         return None
     try:
         return Store.open(folder)
     except ValueError as error:
         if warn:
-            _log.warning("%s The store is built anew.", error)
+            _log.warning("%s The store is rebuilt.", error)
         return None
 
 
-def _tag_id(corpus: Corpus, tokenizer: Encoder) -> int | None:
-    """The id of a corpus's tag; none if it has no tag."""
-    if not corpus.tag:
-        return None
-    number = tokenizer.id(corpus.tag)
-    if number == tokenizer.id("<unk>"):
-        raise ValueError(f"The tag {corpus.tag!r} is not in the source vocabulary. Add it to text.symbols.")
-    return number
+def _tag_ids(corpus: Corpus, fields: Fields, tagged: str | None) -> dict[str, int]:
+    """Return the id of the corpus's tag for the field that it is put before."""
+    if not corpus.tag or tagged is None:
+        return {}
+    field = fields[tagged]
+    assert isinstance(field, TextField)
+    number = field.tokenizer.id(corpus.tag)
+    if number == field.tokenizer.id("<unk>"):
+        raise ValueError(f"The tag {corpus.tag!r} is not in the {tagged} vocabulary. Add it to text.symbols.")
+    return {tagged: number}
+
+
+@dataclass(frozen=True, slots=True)
+class _EncodedChunk:
+    """The kept records of a chunk, and the report on all of them."""
+
+    columns: Mapping[str, EncodedColumn]
+    report: FilterReport
 
 
 @dataclass(frozen=True)
-class _Job:
-    """All that a store is built from."""
+class _Builder:
+    """Everything that a store is built from."""
 
     corpus: Corpus
-    root: Path
-    seed: int
-    encode: ChunkEncoder
+    reader: Reader
+    fields: Fields
+    record_filter: RecordFilter
+    tags: dict[str, int]
+    keep_text: bool
     progress: Callable[[int], None]
     workers: int
 
-    def names(self) -> str:
-        """The corpus as it is called in messages."""
-        return " or ".join(map(str, corpus_files(self.corpus, self.root))) or "The phrasebook"
+    def name(self) -> str:
+        """Return the name of the corpus for messages."""
+        return " or ".join(map(str, self.reader.paths(self.corpus))) or "The phrasebook"
+
+    def changed(self) -> ValueError:
+        """Return the error for a corpus that another process writes to."""
+        return ValueError(f"{self.name()} changed while it was read. Run the command again when it is complete.")
 
     def fingerprint(self, cache: Path) -> str:
-        """A hash of everything that the store's bytes depend on."""
-        sieve, tokenizers = self.encode.sieve, self.encode.tokenizers
+        """Return a hash of everything that the bytes of the store depend on."""
+        active = self.record_filter
         parts = {
             "version": VERSION,
-            "corpus": identity(self.corpus, self.root, self.seed, cache),
-            "drop": sorted(sieve.drop),
-            "longest": sieve.longest if "long" in sieve.drop else None,
-            "ratio": sieve.ratio if "ratio" in sieve.drop else None,
-            "tokenizers": [tokenizers.source.fingerprint, tokenizers.target.fingerprint],
-            "text": self.encode.keep_text,
+            "corpus": identity(self.corpus, self.reader, cache),
+            "drop": sorted(active.drop),
+            "longest": active.longest if "long" in active.drop else None,
+            "ratio": active.ratio if "ratio" in active.drop else None,
+            "fields": {name: field.fingerprint for name, field in self.fields.items()},
+            "tags": self.tags,
+            "text": self.keep_text,
         }
         return hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def write(self, folder: Path) -> None:
         """Write the store into an empty folder, its manifest last."""
         duplicate = self._duplicates(folder / "hashes")
-        tokenizers, keep_text = self.encode.tokenizers, self.encode.keep_text
         report = FilterReport()
-        with (
-            SideWriter(folder, "source", ids_dtype(tokenizers.source), keep_text) as source,
-            SideWriter(folder, "target", ids_dtype(tokenizers.target), keep_text) as target,
-        ):
-            with closing(self._encoded(duplicate)) as chunks:  # closed, its threads end, whatever happens here
+        with ExitStack() as stack:
+            writers = {
+                name: stack.enter_context(FieldWriter(folder, name, field.dtype, self.keep_text))
+                for name, field in self.fields.items()
+            }
+            with closing(self._encoded(duplicate)) as chunks:  # closing it ends its threads, whatever happens here
                 for encoded in chunks:
-                    source.append(encoded.source)
-                    target.append(encoded.target)
+                    for name, writer in writers.items():
+                        writer.append(encoded.columns[name])
                     report += encoded.report
                     self.progress(report.read)
             if not report.kept:
-                raise ValueError(_all_dropped(self.names(), report))
+                raise ValueError(_all_dropped(self.name(), report))
             manifest = Manifest(
                 version=VERSION,
-                pairs=report.kept,
-                tag=self.encode.tag,
-                source=source.finish(),
-                target=target.finish(),
+                records=report.kept,
+                tags=self.tags,
+                fields={name: writer.finish() for name, writer in writers.items()},
                 report=report,
             )
-        write_whole(folder / "manifest.json", manifest.model_dump_json().encode())
+        write_atomically(folder / "manifest.json", manifest.model_dump_json().encode())
 
     def _duplicates(self, scratch: Path) -> NDArray[np.bool_] | None:
-        """Which pairs repeat an earlier one, if that filter is on; none of a phrasebook's do."""
-        if "duplicate" not in self.encode.sieve.drop or isinstance(self.corpus, PhrasebookCorpus):
+        """Return which records repeat an earlier one, if that filter is on; those of a phrasebook never do."""
+        if "duplicate" not in self.record_filter.drop or isinstance(self.corpus, PhrasebookCorpus):
             return None
-        chunks = read_chunks(self.corpus, self.root, self.seed)
-        return find_duplicates(chunks, scratch, tick=lambda: self.progress(0))
+        return find_duplicates(self.reader.chunks(self.corpus), scratch, tick=lambda: self.progress(0))
 
-    def _encoded(self, duplicate: NDArray[np.bool_] | None) -> Generator[Encoded, None, None]:
-        """The chunks of the corpus, encoded by several threads and in order, few of them in memory at a time."""
-        waiting: deque[Future[Encoded]] = deque()
+    def _encoded(self, duplicate: NDArray[np.bool_] | None) -> Generator[_EncodedChunk, None, None]:
+        """Yield the encoded chunks of the corpus in order; threads encode a few of them ahead."""
+        pending: deque[Future[_EncodedChunk]] = deque()
         with ThreadPoolExecutor(self.workers, thread_name_prefix="encode") as pool:
             try:
-                for chunk in read_chunks(self.corpus, self.root, self.seed):
-                    waiting.append(pool.submit(self.encode, chunk, self._of_chunk(duplicate, chunk)))
-                    if len(waiting) > self.workers + 1:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
+                for chunk in self.reader.chunks(self.corpus):
+                    pending.append(pool.submit(self._encode, chunk, self._of_chunk(duplicate, chunk)))
+                    if len(pending) > self.workers + 1:
+                        yield pending.popleft().result()
+                while pending:
+                    yield pending.popleft().result()
             finally:
                 pool.shutdown(cancel_futures=True)
 
+    def _encode(self, chunk: Chunk, duplicate: NDArray[np.bool_] | None) -> _EncodedChunk:
+        """Encode all fields of a chunk and drop the records that a filter rejects."""
+        try:
+            encoded = {name: field.encode(chunk.columns[name]) for name, field in self.fields.items()}
+        except UnknownLabelError as error:
+            raise ValueError(f"{self.name()}, line {chunk.first + error.index}: {error}") from None
+        lengths = {name: rows.lengths for name, rows in encoded.items() if self.fields[name].kind == "text"}
+        verdicts = self.record_filter.apply(chunk, lengths, duplicate=duplicate, tagged=self.tags)
+        kept = verdicts == KEPT
+        columns = {
+            name: self._column(name, field, chunk.columns[name], encoded[name], kept)
+            for name, field in self.fields.items()
+        }
+        return _EncodedChunk(columns, self.record_filter.report(chunk, verdicts))
+
+    def _column(self, name: str, field: Field, values: list[str], rows: Rows, kept: NDArray[np.bool_]) -> EncodedColumn:
+        """Return the ids, and the text if it is to be kept, of the records that are kept; with the field's tag."""
+        ids, lengths = rows.ids[np.repeat(kept, rows.lengths)].astype(field.dtype), rows.lengths[kept]
+        if name in self.tags:
+            ids, lengths = np.insert(ids, np.cumsum(lengths) - lengths, self.tags[name]), lengths + 1
+        if not self.keep_text:
+            return EncodedColumn(ids, lengths, None, None)
+        data = [values[index].encode() for index in np.flatnonzero(kept)]
+        return EncodedColumn(ids, lengths, b"".join(data), np.fromiter(map(len, data), np.int64, len(data)))
+
     def _of_chunk(self, duplicate: NDArray[np.bool_] | None, chunk: Chunk) -> NDArray[np.bool_] | None:
-        """The part of the mask that tells of a chunk."""
+        """Return the part of the duplicate mask for a chunk."""
         if duplicate is None:
             return None
         part = duplicate[chunk.first - 1 : chunk.first - 1 + len(chunk)]
         if len(part) != len(chunk):
-            raise ValueError(f"{self.names()} changed while being read. Run it again once nobody writes there.")
+            raise self.changed()
         return part
 
 
 @lru_cache
 def _package_digest(package: str) -> str:
-    """A hash of the files a package consists of."""
+    """Return a hash of the files of a package."""
     digest = hashlib.blake2b(digest_size=20)
     for file in sorted(files(package).iterdir(), key=lambda file: file.name):
         if file.is_file():
@@ -210,10 +262,10 @@ def _package_digest(package: str) -> str:
     return digest.hexdigest()
 
 
-def _all_dropped(names: str, report: FilterReport) -> str:
-    """What to say when nothing is left."""
+def _all_dropped(name: str, report: FilterReport) -> str:
+    """Return the error message for a corpus of which nothing is left."""
     counts = ", ".join(f"{name} {count:,}" for name, count in report.dropped.items() if count)
     return (
-        f"The filters dropped all {report.read:,} pairs of {names} ({counts}). "
-        "Is it the right file? Else loosen data.longest or data.ratio, or take filters off data.drop."
+        f"The filters dropped all {report.read:,} records of {name} ({counts}). "
+        "Is it the right file? Otherwise raise data.longest or data.ratio, or remove filters from data.drop."
     )

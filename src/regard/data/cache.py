@@ -1,7 +1,7 @@
-"""Where built things are kept, how two processes keep out of each other's way there, and what a file's contents are.
+"""The cache folder: atomic folders, file locks between processes, and hashes of file contents.
 
-A thing in the cache is a folder named by its fingerprint. It is built in a folder beside it and renamed into place, so
-it is there whole or not at all, whatever is killed when.
+An entry of the cache is a folder named by its fingerprint. It is written to a scratch folder beside it, which is then
+renamed. So an entry is complete or absent, even if a process is killed.
 """
 
 import errno
@@ -16,17 +16,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from regard.files import settle, write_whole
+from regard.files import fsync_path, write_atomically
 
-_BUILDING = ".building-"
-_SETTLED = 2_000_000_000  # nanoseconds; file systems date changes no finer than this, the coarsest of them
+_SCRATCH = ".building-"
+_CLOCK_STEP = 2_000_000_000  # nanoseconds: the coarsest step of modification times, that of FAT
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_NO_RIGHT = {errno.EACCES, errno.EPERM, errno.EROFS}
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NOT_PERMITTED = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+class CacheWriteError(OSError):
+    """The disk of the cache is full, or the cache may not be written to."""
 
 
 def cache_folder() -> Path:
-    """`$REGARD_CACHE`, else `regard` in `$XDG_CACHE_HOME`, else `~/.cache/regard`."""
+    """Return `$REGARD_CACHE`, else `regard` in `$XDG_CACHE_HOME`, else `~/.cache/regard`."""
     if chosen := os.environ.get("REGARD_CACHE"):
         return Path(chosen).expanduser()
     if base := os.environ.get("XDG_CACHE_HOME"):
@@ -35,24 +39,24 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of a file that is made for it and removed after it; true where it is held.
+def file_lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of a file, which is created for it and removed afterwards; yield whether the lock is held.
 
-    It is not held where the file system knows no locks or, without `wait`, where somebody else holds it. The system
-    frees the lock of a process that dies.
+    It is not held if the file system has no locks or, without `wait`, if another process holds it. The operating
+    system releases the lock of a process that dies.
     """
     descriptor = _acquire(path, wait)
     try:
         yield descriptor is not None
     finally:
         if descriptor is not None:
-            # Removed while held: whoever waits on this very file notices that it is gone, and makes a new one.
+            # Removed while the lock is held: a process that waits for this file sees that it is gone and creates it.
             path.unlink(missing_ok=True)
             os.close(descriptor)
 
 
 def _acquire(path: Path, wait: bool) -> int | None:
-    """The open, locked file, or none."""
+    """Return the descriptor of the locked file, or None."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -69,95 +73,97 @@ def _acquire(path: Path, wait: bool) -> int | None:
 
 
 @contextmanager
-def building(folder: Path) -> Iterator[Path]:
-    """A fresh folder beside `folder` to build in; when all went well it takes that name, else it is removed.
-
-    Without a lock two may build at once. Then the first to finish has made the folder, and the other's work is dropped.
-    """
-    scratch = folder.with_name(f"{folder.name}{_BUILDING}{secrets.token_hex(4)}")
-    try:
-        with room_in(scratch):
-            scratch.mkdir(parents=True)
-            yield scratch
-            settle(scratch)
-            _rename(scratch, folder)
-            settle(folder.parent)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+def build_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock under which an entry of the cache is built; remove what killed processes have left beside it."""
+    with explain_write_errors(folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(folder.parent)
+        with file_lock(_lock_path(folder)):
+            yield
 
 
-def _rename(scratch: Path, folder: Path) -> None:
-    """Give a folder its name, unless a folder of that name is there."""
-    try:
-        scratch.rename(folder)
-    except OSError as error:
-        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-            raise
-
-
-def lock_of(folder: Path) -> Path:
-    """The file whose lock the builder of `folder` holds."""
+def _lock_path(folder: Path) -> Path:
+    """Return the file whose lock is held while `folder` is built."""
     return folder.with_name(f"{folder.name}.lock")
 
 
-def sweep(parent: Path) -> None:
-    """Remove what builders that died have left in `parent`: those whose lock nobody holds."""
-    for scratch in parent.glob(f"*{_BUILDING}*"):
-        folder = parent / scratch.name.partition(_BUILDING)[0]
-        with locked(lock_of(folder), wait=False) as held:
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the scratch folders of processes that have died: those whose lock is free."""
+    for scratch in parent.glob(f"*{_SCRATCH}*"):
+        folder = parent / scratch.name.partition(_SCRATCH)[0]
+        with file_lock(_lock_path(folder), wait=False) as held:
             if held:
                 shutil.rmtree(scratch, ignore_errors=True)
 
 
-class NoRoomError(OSError):
-    """The disk of the cache is full, or may not be written to."""
+@contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new scratch folder, which becomes `folder` at the end of the block, or is removed after an exception.
+
+    Without locks two processes may build the same folder at once. The first to finish creates it; the work of the other
+    is discarded.
+    """
+    scratch = folder.with_name(f"{folder.name}{_SCRATCH}{secrets.token_hex(4)}")
+    try:
+        with explain_write_errors(scratch):
+            scratch.mkdir(parents=True)
+            yield scratch
+            fsync_path(scratch)
+            try:
+                scratch.rename(folder)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+            fsync_path(folder.parent)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 @contextmanager
-def room_in(folder: Path) -> Iterator[None]:
-    """Turn a full or forbidden disk into an error that says how far we got and what can be done."""
+def explain_write_errors(folder: Path) -> Iterator[None]:
+    """Turn the error of a full or read-only disk into one that says what was written and what to do."""
     try:
         yield
-    except NoRoomError:
+    except CacheWriteError:
         raise
     except OSError as error:
         remedy = "set REGARD_CACHE to a folder on another disk"
-        if error.errno in _NO_RIGHT:
-            raise NoRoomError(error.errno, f"{error.strerror}: cannot write in {folder}; {remedy}") from error
-        if error.errno not in _NO_ROOM:
+        if error.errno in _NOT_PERMITTED:
+            raise CacheWriteError(error.errno, f"{error.strerror}: cannot write in {folder}; {remedy}") from error
+        if error.errno not in _DISK_FULL:
             raise
         written = sum(file.stat().st_size for file in folder.glob("*") if file.is_file())
-        progress = f"stopped after {written / 1e6:,.1f} MB in {folder}, removed again"
-        raise NoRoomError(error.errno, f"{error.strerror}: {progress}; make room there, or {remedy}") from error
+        progress = f"stopped after {written / 1e6:,.1f} MB in {folder}, which are removed"
+        raise CacheWriteError(error.errno, f"{error.strerror}: {progress}; free some space, or {remedy}") from error
 
 
-def contents_digest(path: Path, cache: Path) -> str:
-    """A hash of what is in a file; remembered in the cache, so an unchanged file is not read again."""
+def file_digest(path: Path, cache: Path) -> str:
+    """Return a hash of the contents of a file; it is cached, so that an unchanged file is not read again."""
     real = path.resolve()
-    note = cache / "contents" / f"{hashlib.blake2b(os.fsencode(real), digest_size=16).hexdigest()}.json"
+    entry = cache / "contents" / f"{hashlib.blake2b(os.fsencode(real), digest_size=16).hexdigest()}.json"
     with real.open("rb") as file:
-        state = _state(file.fileno())
-        remembered = _remembered(note, state)
-        if remembered is not None:
-            return remembered
+        state = _file_state(file.fileno())
+        cached = _cached_digest(entry, state)
+        if cached is not None:
+            return cached
         digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()
-        # A file changed a moment ago may change again without a later date, and then the note would lie.
-        if _state(file.fileno()) == state and time.time_ns() - max(state[1], state[2]) > _SETTLED:
-            with suppress(OSError):  # a cache that cannot be written to may still hold what we look for
-                write_whole(note, json.dumps({"path": str(real), "state": state, "digest": digest}).encode())
+        # A file changed a moment ago may change again without a later date; such a digest is not cached.
+        if _file_state(file.fileno()) == state and time.time_ns() - max(state[1], state[2]) > _CLOCK_STEP:
+            with suppress(OSError):  # a read-only cache may still contain what is needed
+                write_atomically(entry, json.dumps({"path": str(real), "state": state, "digest": digest}).encode())
     return digest
 
 
-def _state(descriptor: int) -> list[int]:
-    """What differs when a file has been changed or replaced: size, dates, place on the disk."""
+def _file_state(descriptor: int) -> list[int]:
+    """Return what differs after a file has been changed or replaced: size, dates, inode and device."""
     stat = os.fstat(descriptor)
     return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_dev]
 
 
-def _remembered(note: Path, state: list[int]) -> str | None:
-    """The digest in a note about just this state of the file."""
+def _cached_digest(entry: Path, state: list[int]) -> str | None:
+    """Return the digest that was cached for exactly this state of a file."""
     try:
-        noted = json.loads(note.read_bytes())
-        return str(noted["digest"]) if noted["state"] == state else None
+        cached = json.loads(entry.read_bytes())
+        return str(cached["digest"]) if cached["state"] == state else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

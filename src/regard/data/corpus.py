@@ -1,8 +1,9 @@
-"""A corpus named in a recipe to its sentence pairs, as a stream of chunks.
+"""Read a corpus named in a recipe as a stream of records, in chunks.
 
-Two plain text files, tab-separated columns, a JSON object a line (each also gzipped), or the built-in phrasebook.
-`regard.files` says what a line is. A tab-separated file has no quoting: a tab always parts two columns. A JSON
-value may hold any text, a newline too, but no half of a surrogate pair, which is no text in any encoding.
+A corpus is a set of plain text files (one for each field), a file of tab-separated columns, a file with a JSON object
+on each line (each also gzipped), or the built-in phrasebook. `regard.files` defines what a line is. A tab-separated
+file has no quoting: a tab always separates two columns. A JSON value may hold any text, also line breaks, but no lone
+surrogate, which no encoding can represent.
 """
 
 import difflib
@@ -11,110 +12,152 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from regard.data.phrasebook import phrases
-from regard.files import read_lines
-from regard.recipe import Corpus, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
+from regard.files import read_lines, read_text
+from regard.recipe import Corpus, Data, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
 
 CHUNK = 10_000
-"""Pairs a chunk holds at most."""
-REMEMBERED = 200_000  # pairs of a phrasebook that are worth the memory: drawing them takes longer than anything else
-_REMEMBERED: dict[tuple[str, str, int, int], list[tuple[list[str], list[str]]]] = {}
+"""Maximum number of records in a chunk."""
+CACHED_PAIRS = 200_000  # phrasebook corpora up to this size are kept in memory: generating them is the slowest step
+_CACHED: dict[tuple[str, str, int, int], list[tuple[list[str], list[str]]]] = {}
 
-
-class Pair(NamedTuple):
-    """One source text, its target text, and the number of their line, counted from 1."""
-
-    source: str
-    target: str
-    line: int
+Columns = tuple[list[str], ...]
+"""Equally long lists of raw values, one for each field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive pairs: `source[i]` and `target[i]` stand on line `first + i`."""
+    """Consecutive records of a corpus, by column: `columns[name][i]` is a value of record number `first + i`."""
 
     first: int
-    source: list[str]
-    target: list[str]
+    """Number of the first record, counted from 1; in a file of lines, its line number."""
+    columns: dict[str, list[str]]
+    """The raw values of each field."""
 
     def __len__(self) -> int:
-        """Number of pairs."""
-        return len(self.source)
+        """Return the number of records."""
+        return len(next(iter(self.columns.values())))
 
 
-def read_pairs(corpus: Corpus, root: Path, seed: int = 0) -> Iterator[Pair]:
-    """The pairs of a corpus, one by one."""
-    for chunk in read_chunks(corpus, root, seed):
-        for number, (source, target) in enumerate(zip(chunk.source, chunk.target, strict=True), start=chunk.first):
-            yield Pair(source, target, number)
+@dataclass(frozen=True)
+class Reader:
+    """Reads the records of corpora, with the fields of a task."""
+
+    fields: Sequence[str]
+    """Names of the fields, in the order of columns."""
+    root: Path
+    """Folder that relative paths start from."""
+    seed: int = 0
+    """Random seed of the phrasebook."""
+    documents: str = "line"
+    """What is one record of a plain text file: a `line`, a `paragraph` or the whole `file`."""
+
+    @classmethod
+    def of(cls, data: Data, fields: Sequence[str], seed: int = 0) -> "Reader":
+        """Return a reader for the corpora of a recipe's `[data]` section."""
+        return cls(tuple(fields), Path(data.root), seed, data.documents if len(fields) == 1 else "line")
+
+    def records(self, corpus: Corpus) -> Iterator[tuple[str, ...]]:
+        """Yield the records of a corpus one by one, their values in the order of the fields."""
+        for chunk in self.chunks(corpus):
+            yield from zip(*chunk.columns.values(), strict=True)
+
+    def chunks(self, corpus: Corpus) -> Iterator[Chunk]:
+        """Yield the records of a corpus in chunks of at most `CHUNK` records.
+
+        Raises:
+            ValueError: If a file is missing, empty or malformed. The message names the file and the line.
+        """
+        paths = self.paths(corpus)
+        first = 1
+        for columns in self._columns(corpus, paths):
+            size = len(columns[0])
+            for start in range(0, size, CHUNK):
+                part = [column[start : start + CHUNK] for column in columns]
+                yield Chunk(first + start, dict(zip(self.fields, part, strict=True)))
+            first += size
+        if first == 1:
+            names = " and ".join(map(str, paths))
+            raise ValueError(f"The corpus is empty: {names} has no lines. Name a file that contains text.")
+
+    def paths(self, corpus: Corpus) -> tuple[Path, ...]:
+        """Return the existing files of a corpus; none for the phrasebook."""
+        try:
+            corpus.check_fields(self.fields)
+        except ValueError as error:
+            raise ValueError(f"The corpus {str(error).lstrip(' .')}.") from None
+        match corpus:
+            case TextCorpus():
+                return tuple(_find(corpus.files[name], self.root) for name in self.fields)
+            case TsvCorpus() | JsonlCorpus():
+                return (_find(corpus.path, self.root),)
+            case PhrasebookCorpus():
+                return ()
+
+    def _columns(self, corpus: Corpus, paths: Sequence[Path]) -> Iterator[Columns]:
+        """Yield equally long lists of values that together are the whole corpus."""
+        match corpus:
+            case TextCorpus():
+                return _parallel_files(paths) if self.documents == "line" else _documents(paths[0], self.documents)
+            case TsvCorpus():
+                return _tab_separated(paths[0], corpus.columns or tuple(range(1, len(self.fields) + 1)))
+            case JsonlCorpus():
+                return _json_lines(paths[0], corpus.keys or tuple(self.fields))
+            case PhrasebookCorpus():
+                # A language model reads the English side.
+                side = {"source": 0, "text": 0, "target": 1}
+                order = [side.get(name, at) for at, name in enumerate(self.fields)]
+                return (tuple(pair[at] for at in order) for pair in _phrasebook(corpus, self.seed))
 
 
-def read_chunks(corpus: Corpus, root: Path, seed: int = 0) -> Iterator[Chunk]:
-    """The pairs of a corpus in chunks; `root` is where relative paths start, `seed` what the phrasebook draws by."""
-    files = corpus_files(corpus, root)
-    first = 1
-    for source, target in _columns(corpus, files, seed):
-        for start in range(0, len(source), CHUNK):
-            yield Chunk(first + start, source[start : start + CHUNK], target[start : start + CHUNK])
-        first += len(source)
-    if first == 1:
-        names = " and ".join(map(str, files))
-        raise ValueError(f"The corpus is empty: {names} has no lines. Name a file with text in it.")
-
-
-def corpus_files(corpus: Corpus, root: Path) -> tuple[Path, ...]:
-    """The files a corpus is read from, each of them there; none for the phrasebook."""
-    match corpus:
-        case TextCorpus():
-            return _find(corpus.source, root), _find(corpus.target, root)
-        case TsvCorpus() | JsonlCorpus():
-            return (_find(corpus.path, root),)
-        case PhrasebookCorpus():
-            return ()
-
-
-def _columns(corpus: Corpus, files: Sequence[Path], seed: int) -> Iterator[tuple[list[str], list[str]]]:
-    """Equally long lists of source and target, end to end the whole corpus."""
-    match corpus:
-        case TextCorpus():
-            return _two_files(files[0], files[1])
-        case TsvCorpus():
-            return _tab_separated(files[0], corpus.columns)
-        case JsonlCorpus():
-            return _json_lines(files[0], corpus.keys)
-        case PhrasebookCorpus():
-            return _drawn(corpus, seed)
-
-
-def _two_files(source: Path, target: Path) -> Iterator[tuple[list[str], list[str]]]:
-    """Line i of one file with line i of the other, as far as the blocks read of both reach."""
-    lefts, rights = read_lines(source), read_lines(target)
-    left: list[str] = []
-    right: list[str] = []
-    paired = 0
+def _parallel_files(paths: Sequence[Path]) -> Iterator[Columns]:
+    """Yield line i of every file together, as far as the blocks read from all files reach."""
+    readers = [read_lines(path) for path in paths]
+    pending: list[list[str]] = [[] for _ in paths]
+    aligned = 0
     while True:
-        left = left or next(lefts, [])
-        right = right or next(rights, [])
-        if not left or not right:
+        pending = [lines or next(reader, []) for lines, reader in zip(pending, readers, strict=True)]
+        size = min(map(len, pending))
+        if not size:
             break
-        size = min(len(left), len(right))
-        yield left[:size], right[:size]
-        paired += size
-        left, right = left[size:], right[size:]
-    if left or right:
-        longer, shorter = (source, target) if left else (target, source)
-        lines = paired + len(left or right) + sum(map(len, lefts if left else rights))
+        yield tuple(lines[:size] for lines in pending)
+        aligned += size
+        pending = [lines[size:] for lines in pending]
+    if any(pending):
+        longer = max(range(len(paths)), key=lambda at: len(pending[at]))
+        shorter = min(range(len(paths)), key=lambda at: len(pending[at]))
+        lines = aligned + len(pending[longer]) + sum(map(len, readers[longer]))
         raise ValueError(
-            f"{longer} has {lines:,} lines but {shorter} has {paired:,}: line {paired + 1:,} has no partner. "
-            "Line i of one must translate line i of the other; find the line that is missing or split in two."
+            f"{paths[longer]} has {lines:,} lines but {paths[shorter]} has {aligned:,}: line {aligned + 1:,} has no "
+            "counterpart. Line i of all files must belong together; find the line that is missing or split in two."
         )
 
 
-def _tab_separated(path: Path, columns: tuple[int, int]) -> Iterator[tuple[list[str], list[str]]]:
-    """Two columns, counted from 1, of each row."""
-    left, right = columns[0] - 1, columns[1] - 1
+def _documents(path: Path, kind: str) -> Iterator[Columns]:
+    """Yield the paragraphs of a text file, separated by blank lines, or the whole file as one document."""
+    if kind == "file":
+        text = read_text(path)
+        if text:
+            yield ([text],)
+        return
+    paragraph: list[str] = []
+    for lines in read_lines(path):
+        documents = []
+        for line in lines:
+            if line and not line.isspace():
+                paragraph.append(line)
+            elif paragraph:
+                documents.append("\n".join(paragraph))
+                paragraph = []
+        if documents:
+            yield (documents,)
+    if paragraph:
+        yield (["\n".join(paragraph)],)
+
+
+def _tab_separated(path: Path, columns: Sequence[int]) -> Iterator[Columns]:
+    """Yield the given columns, counted from 1, of each row."""
     needed = max(columns)
     before = 0
     for lines in read_lines(path):
@@ -123,71 +166,70 @@ def _tab_separated(path: Path, columns: tuple[int, int]) -> Iterator[tuple[list[
             if len(row) < needed:
                 raise ValueError(
                     f"{path}, line {number}: {len(row)} tab-separated column{'s' * (len(row) > 1)}, "
-                    f"but columns = [{columns[0]}, {columns[1]}] needs {needed}. "
-                    "Mend or delete the line, or name other columns."
+                    f"but columns = {list(columns)} needs {needed}. Fix or delete the line, or name other columns."
                 )
         before += len(rows)
-        yield [row[left] for row in rows], [row[right] for row in rows]
+        yield tuple([row[column - 1] for row in rows] for column in columns)
 
 
-def _json_lines(path: Path, keys: tuple[str, str]) -> Iterator[tuple[list[str], list[str]]]:
-    """The texts under two keys of each line's object."""
+def _json_lines(path: Path, keys: Sequence[str]) -> Iterator[Columns]:
+    """Yield the texts under the given keys of each line's object."""
     before = 0
     for lines in read_lines(path):
-        pairs = [_json_pair(path, before + number, line, keys) for number, line in enumerate(lines, start=1)]
+        records = [_json_record(path, before + number, line, keys) for number, line in enumerate(lines, start=1)]
         before += len(lines)
-        yield [source for source, _ in pairs], [target for _, target in pairs]
+        yield tuple([record[at] for record in records] for at in range(len(keys)))
 
 
-def _json_pair(path: Path, number: int, line: str, keys: tuple[str, str]) -> tuple[str, str]:
-    """The two texts of one line."""
+def _json_record(path: Path, number: int, line: str, keys: Sequence[str]) -> list[str]:
+    """Return the texts of one line."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}, line {number}: not JSON ({error}). Each line must be one JSON object.") from error
     if not isinstance(value, dict):
-        raise ValueError(f"{path}, line {number}: the JSON value is {_kind(value)}, but must be an object.")
-    return _json_text(path, number, value, keys[0]), _json_text(path, number, value, keys[1])
+        raise ValueError(f"{path}, line {number}: the JSON value is {_json_type(value)}, but must be an object.")
+    return [_json_text(path, number, value, key) for key in keys]
 
 
 def _json_text(path: Path, number: int, value: dict[str, object], key: str) -> str:
-    """The text under one key."""
+    """Return the text under one key."""
     if key not in value:
         found = ", ".join(map(repr, list(value)[:10])) or "none"
         raise ValueError(f"{path}, line {number}: no key {key!r}; its keys are: {found}. Set the corpus's keys.")
     text = value[key]
     if not isinstance(text, str):
-        raise ValueError(f"{path}, line {number}: the value of {key!r} is {_kind(text)}, but must be a string.")
+        raise ValueError(f"{path}, line {number}: the value of {key!r} is {_json_type(text)}, but must be a string.")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{path}, line {number}: the value of {key!r} holds \\u{ord(text[error.start]):04x}, half of a surrogate "
-            "pair, which is no character. Write the whole pair, or U+FFFD in its place."
+            f"{path}, line {number}: the value of {key!r} contains \\u{ord(text[error.start]):04x}, a lone surrogate, "
+            "which is not a character. Write the whole surrogate pair, or U+FFFD in its place."
         ) from error
     return text
 
 
-def _drawn(corpus: PhrasebookCorpus, seed: int) -> Iterator[tuple[list[str], list[str]]]:
-    """Pairs drawn from the phrasebook; those drawn last are remembered, since a recipe's text is read twice."""
+def _phrasebook(corpus: PhrasebookCorpus, seed: int) -> Iterator[tuple[list[str], list[str]]]:
+    """Generate sentence pairs; the last corpus is cached, because a recipe's data are read twice."""
     key = (corpus.to, corpus.split, corpus.pairs, seed)
-    if key in _REMEMBERED:
-        yield from _REMEMBERED[key]
+    if key in _CACHED:
+        yield from _CACHED[key]
         return
-    drawn = phrases(*key)
+    generated = phrases(*key)
     parts = []
-    while part := list(islice(drawn, CHUNK)):
+    while part := list(islice(generated, CHUNK)):
         columns = [phrase.source for phrase in part], [phrase.target for phrase in part]
-        if corpus.pairs <= REMEMBERED:
+        if corpus.pairs <= CACHED_PAIRS:
             parts.append(columns)
         yield columns
-    if corpus.pairs <= REMEMBERED:
-        _REMEMBERED.clear()
-        _REMEMBERED[key] = parts
+    if corpus.pairs <= CACHED_PAIRS:
+        _CACHED.clear()
+        _CACHED[key] = parts
 
 
-def _kind(value: object) -> str:
-    """What JSON calls a value's type."""
+def _json_type(value: object) -> str:
+    """Return what JSON calls the type of a value."""
     match value:
         case None:
             return "null"
@@ -204,7 +246,7 @@ def _kind(value: object) -> str:
 
 
 def _find(name: str, root: Path) -> Path:
-    """The file of that name, or an error that says what is there instead."""
+    """Return the path of a file, or raise an error that says what is there instead."""
     path = root.expanduser() / Path(name).expanduser()
     if path.is_file():
         return path
@@ -213,18 +255,18 @@ def _find(name: str, root: Path) -> Path:
     if path.exists():
         raise ValueError(f"{path} is not a regular file. It is read more than once, so save it to a file first.")
     where = "" if Path(name).is_absolute() else f" (data.root is {str(root)!r}, that is {root.expanduser().resolve()})"
-    raise ValueError(f"{path} does not exist{where}. {_instead(path)}")
+    raise ValueError(f"{path} does not exist{where}. {_nearby(path)}")
 
 
-def _instead(path: Path) -> str:
-    """What is to be found near a path that is not there."""
+def _nearby(path: Path) -> str:
+    """Describe what exists near a missing path."""
     folder = path.parent
     if not folder.is_dir():
         while not folder.exists():
             folder = folder.parent
-        return f"The way to it ends at {folder}."
-    names = sorted(each.name for each in islice(folder.iterdir(), 10_000) if each.is_file())
+        return f"The last existing folder on its path is {folder}."
+    names = sorted(entry.name for entry in islice(folder.iterdir(), 10_000) if entry.is_file())
     near = difflib.get_close_matches(path.name, names, n=3)
     if near:
         return f"Did you mean {' or '.join(near)}?"
-    return f"Its folder holds: {', '.join(names[:5])}." if names else "Its folder holds no files."
+    return f"Its folder contains: {', '.join(names[:5])}." if names else "Its folder contains no files."

@@ -1,17 +1,18 @@
-"""Which pairs of a corpus are worth learning from, and a report of those that are not.
+"""Filters that drop unsuitable training records, and the report of what they dropped.
 
-A pair is counted under the first filter that drops it, in this order:
+Each record is counted under the first filter that drops it, in this order:
 
-- `empty`: a side without text or without tokens.
-- `long`: a side with more tokens than `longest`, the corpus's tag included.
-- `ratio`: a side with more than `ratio` times the tokens of the other, the tag not counted.
-- `copy`: target and source the same text, spaces around it aside.
-- `duplicate`: source and target both the very text of an earlier pair of the same corpus.
+- `empty`: a field has no text, or its text has no tokens.
+- `long`: a text has more than `longest` tokens, a tag included.
+- `ratio`: one text has more than `ratio` times as many tokens as another, tags not counted.
+- `copy`: all texts are the same, apart from white space around them.
+- `duplicate`: all values equal those of an earlier record of the same corpus.
 
-An empty side has no ratio and is no copy, so with `empty` switched off such pairs stay.
+`ratio` and `copy` compare the texts of a record, so they apply to tasks with two or more text fields. A record with an
+empty text has no ratio and is no copy: with `empty` switched off, such records are kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, get_args
 
@@ -20,42 +21,42 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
 from regard.data.corpus import Chunk
+from regard.data.rows import Lengths
 from regard.recipe import Data, Filter
 
 FILTERS: tuple[Filter, ...] = get_args(Filter)
-"""The filters, in the order in which a pair meets them."""
+"""The filters, in the order in which they are applied."""
 
 EXAMPLES = 3
 CLIP = 80
 KEPT = 0
 
 
-class Example(BaseModel):
-    """A dropped pair as it is shown: its line number and the beginning of its text."""
+class DroppedExample(BaseModel):
+    """A dropped record for the report: its line number and the beginning of its values."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     line: PositiveInt
-    source: str
-    target: str
+    values: dict[str, str]
 
     def __str__(self) -> str:
-        """The pair on one line, control characters spelt out so that a corpus cannot steer the terminal."""
-        return f"line {self.line:,}: {_printable(self.source)} ||| {_printable(self.target)}"
+        """Return the record on one line; control characters are escaped, so that a corpus cannot control a terminal."""
+        return f"line {self.line:,}: {' ||| '.join(map(_printable, self.values.values()))}"
 
 
 class FilterReport(BaseModel):
-    """How many pairs were read and kept, how many each filter in use dropped, and the first few of those."""
+    """Number of records read and kept, number dropped by each active filter, and the first few of those."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     read: NonNegativeInt = 0
     kept: NonNegativeInt = 0
     dropped: dict[Filter, NonNegativeInt] = {}
-    examples: dict[Filter, tuple[Example, ...]] = {}
+    examples: dict[Filter, tuple[DroppedExample, ...]] = {}
 
     def __add__(self, later: Self) -> "FilterReport":
-        """Both reports as one; `later` tells of pairs that come after those of this one."""
+        """Combine with the report of records that come after those of this one."""
         dropped = {
             name: self.dropped.get(name, 0) + later.dropped.get(name, 0)
             for name in FILTERS
@@ -71,66 +72,72 @@ class FilterReport(BaseModel):
         )
 
     def __str__(self) -> str:
-        """A table in plain text, the examples below their filter."""
+        """Return a table in plain text, with examples below each filter."""
         width = max(len(f"{self.read:,}"), 5)
         rows = [f"{'read':<10}{self.read:>{width},}"]
         for name, count in self.dropped.items():
             share = count / self.read if self.read else 0.0
             rows.append(f"{name:<10}{count:>{width},} {share:>6.1%}")
-            rows.extend(f"    {each}" for each in self.examples.get(name, ()))
+            rows.extend(f"    {example}" for example in self.examples.get(name, ()))
         share = self.kept / self.read if self.read else 0.0
         rows.append(f"{'kept':<10}{self.kept:>{width},} {share:>6.1%}")
         return "\n".join(rows)
 
 
 @dataclass(frozen=True, slots=True)
-class Sieve:
-    """The filters of a recipe, ready to judge chunks of pairs."""
+class RecordFilter:
+    """The active filters of a recipe, applied to chunks of records."""
 
     drop: frozenset[Filter]
     longest: int
     ratio: float
 
     @classmethod
-    def of(cls, data: Data) -> "Sieve":
-        """The filters that a recipe's data section switches on."""
-        return cls(frozenset(data.drop), data.longest, data.ratio)
+    def of(cls, data: Data, drop: Collection[Filter] | None = None) -> "RecordFilter":
+        """Return the filters of a recipe's `[data]` section, or only those in `drop`."""
+        return cls(frozenset(data.drop if drop is None else drop), data.longest, data.ratio)
 
-    def judge(
+    def apply(
         self,
         chunk: Chunk,
-        source_lengths: NDArray[np.int64],
-        target_lengths: NDArray[np.int64],
+        lengths: Mapping[str, Lengths],
         *,
         duplicate: NDArray[np.bool_] | None = None,
-        tagged: bool = False,
+        tagged: Collection[str] = (),
     ) -> NDArray[np.int8]:
-        """For each pair `KEPT`, or 1 + the place in `FILTERS` of the filter that drops it.
+        """Return for each record `KEPT`, or 1 + the index in `FILTERS` of the filter that drops it.
 
-        Lengths count the tokens of the text alone; `tagged` says that each source gets one more.
+        Args:
+            chunk: The raw records.
+            lengths: For each text field, the number of tokens of each record, tags not counted.
+            duplicate: Which records repeat an earlier one, if that is known.
+            tagged: Fields whose texts get a tag, which counts as one more token.
         """
-        shorter, longer = np.minimum(source_lengths, target_lengths), np.maximum(source_lengths, target_lengths)
-        hollow = (shorter == 0) | _blank(chunk.source) | _blank(chunk.target)
-        caught = {
-            "empty": hollow,
-            "long": (source_lengths + tagged > self.longest) | (target_lengths > self.longest),
-            "ratio": ~hollow & (longer > self.ratio * shorter),
+        shortest = np.minimum.reduce(list(lengths.values()))
+        longest = np.maximum.reduce(list(lengths.values()))
+        texts = [chunk.columns[name] for name in lengths]
+        empty = (shortest == 0) | np.logical_or.reduce([_blank(column) for column in texts])
+        matched = {
+            "empty": empty,
+            "long": np.logical_or.reduce([count + (name in tagged) > self.longest for name, count in lengths.items()]),
         }
-        if "copy" in self.drop:
-            caught["copy"] = ~hollow & _same(chunk.source, chunk.target)
+        if len(texts) > 1:
+            matched["ratio"] = ~empty & (longest > self.ratio * shortest)
+            if "copy" in self.drop:
+                matched["copy"] = ~empty & _same(texts)
         if duplicate is not None:
-            caught["duplicate"] = duplicate
+            matched["duplicate"] = duplicate
         verdicts = np.full(len(chunk), KEPT, np.int8)
-        for place in reversed(range(len(FILTERS))):
-            if FILTERS[place] in self.drop and FILTERS[place] in caught:
-                verdicts[caught[FILTERS[place]]] = 1 + place
+        for index in reversed(range(len(FILTERS))):
+            if FILTERS[index] in self.drop and FILTERS[index] in matched:
+                verdicts[matched[FILTERS[index]]] = 1 + index
         return verdicts
 
     def report(self, chunk: Chunk, verdicts: NDArray[np.int8]) -> FilterReport:
-        """The verdicts on a chunk, counted, with examples."""
+        """Count the verdicts on a chunk, with examples."""
         counts = np.bincount(verdicts, minlength=1 + len(FILTERS))
         dropped: dict[Filter, int] = {}
-        examples: dict[Filter, tuple[Example, ...]] = {}
+        examples: dict[Filter, tuple[DroppedExample, ...]] = {}
         for code, name in enumerate(FILTERS, start=1):
             if name in self.drop:
                 dropped[name] = int(counts[code])
@@ -140,26 +147,31 @@ class Sieve:
 
 
 def _blank(texts: Sequence[str]) -> NDArray[np.bool_]:
-    """Where there is nothing but white space."""
+    """Return where a text is empty or only white space."""
     return np.fromiter((not text or text.isspace() for text in texts), np.bool_, len(texts))
 
 
-def _same(source: Sequence[str], target: Sequence[str]) -> NDArray[np.bool_]:
-    """Where both texts are one, spaces around them aside."""
-    equal = (a.strip() == b.strip() for a, b in zip(source, target, strict=True))
-    return np.fromiter(equal, np.bool_, len(source))
+def _same(columns: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
+    """Return where all texts of a record are equal, apart from white space around them."""
+    first, *others = columns
+    equal = (
+        all(text.strip() == value.strip() for value in values) for text, *values in zip(first, *others, strict=True)
+    )
+    return np.fromiter(equal, np.bool_, len(first))
 
 
-def _example(chunk: Chunk, place: int) -> Example:
-    """A pair of the chunk, clipped."""
-    return Example(line=chunk.first + place, source=_clip(chunk.source[place]), target=_clip(chunk.target[place]))
+def _example(chunk: Chunk, index: int) -> DroppedExample:
+    """Return a record of the chunk, clipped."""
+    return DroppedExample(
+        line=chunk.first + index, values={name: _clip(column[index]) for name, column in chunk.columns.items()}
+    )
 
 
 def _clip(text: str) -> str:
-    """The beginning of a text, with an ellipsis where more followed."""
+    """Return the beginning of a text, with an ellipsis if more follows."""
     return text if len(text) <= CLIP else text[: CLIP - 1] + "…"
 
 
 def _printable(text: str) -> str:
-    """The text with what cannot be printed spelt out."""
+    """Escape the unprintable characters of a text."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,33 +1,35 @@
-"""How the examples of one pool are cut into batches, and which process takes which of them.
+"""Divide the examples of one pool into batches, and the batches among processes.
 
-Comes in: the lengths of both sides, reserved symbols included. Goes out: an order of the examples and the places where
-it is cut, so that no batch holds more tokens of either side than the budget and every step has all its parts.
+Input: for each sequence of an example (source and target, say) its number of tokens, start and end symbols included.
+Output: an order of the examples and the positions where it is cut, so that no batch has more tokens in any of its
+sequences than the budget, and every step has the same number of batches.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from regard.data.order import Numbers
+from regard.data.rows import Numbers, offsets_of
 
 Order = Literal["random", "length"]
-EVEN = 6  # halvings of the range a batch's size is sought in: batches end up within a few per cent of equal
+BISECTIONS = 6  # of the range of batch sizes: batches end up within a few per cent of each other
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Which batches of each step are ours: a step has one part for each process and each accumulated batch."""
+    """Which batches of each step belong to this process: each process takes `accumulate` batches of every step."""
 
     rank: int = 0
     """Number of this process."""
     world: int = 1
-    """Processes that learn together."""
+    """World size: number of processes that train together."""
     accumulate: int = 1
-    """Batches each process takes before the weights move."""
+    """Micro-batches per process and step."""
 
     def __post_init__(self) -> None:
-        """Refuse what no process can be."""
+        """Check that rank, world size and accumulation are possible."""
         if self.world < 1 or self.accumulate < 1:
             raise ValueError(f"world = {self.world} and accumulate = {self.accumulate} must be at least 1")
         if not 0 <= self.rank < self.world:
@@ -35,98 +37,104 @@ class Shard:
 
     @property
     def parts(self) -> int:
-        """Batches of a step, over all processes."""
+        """Batches of one step over all processes."""
         return self.world * self.accumulate
 
     def batches(self, count: int) -> Numbers:
-        """Our numbers among so many batches, step by step."""
+        """Return the numbers of this process's batches among the first `count`."""
         return np.arange(self.rank, count, self.world)
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """Batch i holds the examples `order[cuts[i]:cuts[i + 1]]` of a pool."""
+class BatchPlan:
+    """Batch i consists of the examples `order[cuts[i]:cuts[i + 1]]` of a pool."""
 
     order: Numbers
     cuts: Numbers
 
     def __len__(self) -> int:
-        """How many batches there are."""
+        """Return the number of batches."""
         return self.cuts.size - 1
 
     def examples(self, batch: int) -> Numbers:
-        """Places, in the pool, of the examples of one batch."""
+        """Return the indices, in the pool, of the examples of one batch."""
         return self.order[self.cuts[batch] : self.cuts[batch + 1]]
 
-    def only(self, batches: Numbers) -> "Plan":
-        """The same with these batches alone, in this order."""
+    def only(self, batches: Numbers) -> "BatchPlan":
+        """Return a plan of these batches alone, in this order."""
         sizes = self.cuts[batches + 1] - self.cuts[batches]
         cuts = np.concatenate([[0], np.cumsum(sizes)])
-        places = np.arange(cuts[-1]) + np.repeat(self.cuts[batches] - cuts[:-1], sizes)
-        return Plan(self.order[places], cuts)
+        indices = np.arange(cuts[-1]) + np.repeat(self.cuts[batches] - cuts[:-1], sizes)
+        return BatchPlan(self.order[indices], cuts)
 
 
-def plan_pool(source: Numbers, target: Numbers, tokens: int, parts: int, order: Order, seed: tuple[int, ...]) -> Plan:
-    """Cut a pool into batches under a budget of tokens, as many as fill whole steps, and mix the steps.
+def plan_pool(lengths: Sequence[Numbers], tokens: int, parts: int, order: Order, seed: tuple[int, ...]) -> BatchPlan:
+    """Divide a pool into batches of at most `tokens` tokens, as many as make whole steps, and shuffle the steps.
 
-    `length` sets examples of like length side by side; then the parts of one step are of like length too, so that no
-    process waits long for another, and only whole steps are shuffled.
+    Args:
+        lengths: For each sequence of an example, the number of tokens of each example.
+        tokens: Maximum number of tokens in each sequence of a batch.
+        parts: Batches per step.
+        order: `random` keeps the order of the pool; `length` puts examples of similar length into one batch. Then the
+            batches of one step have similar lengths too, so that no process waits long for another, and whole steps
+            are shuffled.
+        seed: Seed of the shuffle.
     """
     if order == "random":
-        places = np.arange(source.size)
-        return Plan(places, even_cuts(source, target, tokens, parts))
-    # By the longer side: of the keys tried on Multi30k it pads least from 4,096 tokens on (7 % there; by source, then
-    # target, 9 %). Examples come shuffled and the sort is stable, so who meets whom among equals differs each epoch.
-    # Numbers of 16 bits are sorted without comparing them.
-    places = np.argsort(np.minimum(np.maximum(source, target), 0xFFFF).astype(np.uint16), kind="stable")
-    plan = Plan(places, even_cuts(source[places], target[places], tokens, parts))
+        return BatchPlan(np.arange(lengths[0].size), even_cuts(lengths, tokens, parts))
+    # Sorting by the longest sequence pads least on Multi30k from 4,096 tokens on (7 %; by source, then target, 9 %).
+    # Examples come shuffled and the sort is stable, so batches of equally long examples differ in each epoch.
+    # numpy sorts 16-bit numbers by radix, without comparing them.
+    longest = np.maximum.reduce(list(lengths))
+    indices = np.argsort(np.minimum(longest, 0xFFFF).astype(np.uint16), kind="stable")
+    plan = BatchPlan(indices, even_cuts([counts[indices] for counts in lengths], tokens, parts))
     steps = np.random.default_rng(seed).permutation(len(plan) // parts)
     return plan.only((steps[:, None] * parts + np.arange(parts)).ravel())
 
 
-def even_cuts(source: Numbers, target: Numbers, tokens: int, parts: int) -> Numbers:
-    """Cuts into as few batches as the budget allows and whole steps need, all of about the same size.
+def even_cuts(lengths: Sequence[Numbers], tokens: int, parts: int) -> Numbers:
+    """Return cuts into as few batches as the budget allows and whole steps need, all of about the same size.
 
-    Filling each batch to the brim would leave a small one at the end, and with it a noisy step and idle processes.
+    Filling each batch completely would leave a small one at the end: a noisy step, and idle processes.
     """
-    ends = _ends(source), _ends(target)
-    cuts = cut(*ends, tokens)
+    ends = [offsets_of(counts) for counts in lengths]
+    cuts = cut(ends, tokens)
+    examples = lengths[0].size
     wanted = -(-(cuts.size - 1) // parts) * parts
-    if wanted > source.size:
+    if wanted > examples:
         raise ValueError(
-            f"{source.size} examples do not make {wanted} batches of at most {tokens} tokens, which whole steps of "
+            f"{examples} examples do not make {wanted} batches of at most {tokens} tokens, which whole steps of "
             f"{parts} batches need: raise train.tokens, or use fewer processes or a smaller train.accumulate"
         )
-    low = max(int(source.max()), int(target.max()), -(-max(ends[0][-1], ends[1][-1]) // wanted))
+    low = max(max(int(counts.max()) for counts in lengths), -(-max(int(end[-1]) for end in ends) // wanted))
     high = tokens
-    for _ in range(EVEN):
+    for _ in range(BISECTIONS):
         middle = (low + high) // 2
-        tried = cut(*ends, middle)
+        tried = cut(ends, middle)
         if tried.size - 1 <= wanted:
             cuts, high = tried, middle
         else:
             low = middle + 1
-    return _split_largest(cuts, ends[0] + ends[1], wanted)
+    return _split_largest(cuts, np.add.reduce(ends), wanted)
 
 
-def cut(source_ends: Numbers, target_ends: Numbers, tokens: int) -> Numbers:
-    """Cuts that fill each batch in turn until one more example would go over the budget of either side.
+def cut(ends: Sequence[Numbers], tokens: int) -> Numbers:
+    """Fill each batch in turn until one more example would exceed the budget of one of its sequences.
 
-    The ends count all tokens up to each example, and begin with 0. No single example is over the budget.
+    Args:
+        ends: For each sequence, the cumulative number of tokens before each example, and the total.
+        tokens: The budget; no single example exceeds it.
     """
     cuts = [0]
-    last = source_ends.size - 1
+    last = ends[0].size - 1
     while (at := cuts[-1]) < last:
-        full = min(
-            source_ends.searchsorted(source_ends[at] + tokens, side="right"),
-            target_ends.searchsorted(target_ends[at] + tokens, side="right"),
-        )
-        cuts.append(int(full) - 1)
+        full = min(int(end.searchsorted(end[at] + tokens, side="right")) for end in ends)
+        cuts.append(full - 1)
     return np.array(cuts)
 
 
 def _split_largest(cuts: Numbers, ends: Numbers, wanted: int) -> Numbers:
-    """Halve the batches with most tokens until there are as many as wanted."""
+    """Halve the batches with the most tokens until there are `wanted` batches."""
     while (missing := wanted - (cuts.size - 1)) > 0:
         sizes = np.where(np.diff(cuts) > 1, np.diff(ends[cuts]), 0)
         largest = np.argsort(-sizes, kind="stable")[:missing]
@@ -134,8 +142,3 @@ def _split_largest(cuts: Numbers, ends: Numbers, wanted: int) -> Numbers:
         halves = (cuts[largest] + cuts[largest + 1]) // 2
         cuts = np.sort(np.concatenate([cuts, halves]))
     return cuts
-
-
-def _ends(lengths: Numbers) -> Numbers:
-    """The sum of all lengths before each example, and at last of all."""
-    return np.concatenate([[0], np.cumsum(lengths)])

@@ -1,57 +1,77 @@
-"""A recipe to all that training reads: its vocabulary, and a store for each of its corpora.
+"""Prepare the data of a recipe: learn its vocabularies and build a store for each training corpus.
 
-Both are kept in the cache under what they are made of, so a second run of the same recipe finds them there. A run's
-folder gets its own copy of the vocabulary, because a model is nothing without it.
+Both are cached under a hash of what they are made of, so a second run of the same recipe finds them. The folder of a
+run gets its own copy of the vocabularies, because a model cannot be used without them.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from regard.data.batch import Collator
+from regard.data.blocks import Blocks
 from regard.data.build import build_store, identity
-from regard.data.cache import building, cache_folder, lock_of, locked, room_in, sweep
-from regard.data.corpus import read_chunks
+from regard.data.cache import atomic_folder, build_lock, cache_folder
+from regard.data.corpus import Reader
+from regard.data.fields import Fields, TextField, learn_fields, load_fields
 from regard.data.store import Store
-from regard.files import write_whole
-from regard.names import RECIPE, TOKENIZER
-from regard.recipe import Corpus, Recipe, dump
-from regard.text import Tokenizers
+from regard.files import write_atomically
+from regard.recipe import Corpus, FieldKind, Filter, Recipe, dump
+from regard.run_files import RECIPE
 
-Watch = Callable[[str, int], None]
-"""Told the name of a task and how many pairs it has dealt with."""
+ProgressCallback = Callable[[str, int], None]
+"""Called with the name of a stage and the number of records done."""
+
+
+class DataTask(Collator, Protocol):
+    """What preparing data needs to know of a task."""
+
+    @property
+    def kinds(self) -> Mapping[str, FieldKind]:
+        """The fields of a record and their kinds, in order."""
+
+    @property
+    def multiline(self) -> bool:
+        """Whether texts are documents, whose line breaks are tokens."""
+
+    @property
+    def filters(self) -> Collection[Filter]:
+        """The filters that apply to training records."""
+
+    @property
+    def tagged(self) -> str | None:
+        """The field that the tag of a corpus is put before."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a recipe's run starts from."""
+    """The data of a recipe, ready for training."""
 
     run: Path
-    """The run's folder, with `recipe.toml` and `tokenizer/` in it."""
-    tokenizers: Tokenizers
+    """The folder of the run, with `recipe.toml` and `tokenizer/` in it."""
+    fields: Fields
     corpora: tuple[Corpus, ...]
-    """The training corpora, in the recipe's order."""
-    stores: tuple[Store, ...]
+    """The training corpora, in the order of the recipe."""
+    stores: tuple[Store | Blocks, ...]
     """The store of each."""
 
     def summary(self) -> dict[str, Any]:
-        """What was made, as JSON holds it."""
+        """Return a description as JSON."""
         return {
             "run": str(self.run),
             "vocabulary": {
-                "kind": self.tokenizers.source.settings.kind,
-                "joint": self.tokenizers.joint,
-                "source": len(self.tokenizers.source),
-                "target": len(self.tokenizers.target),
+                **{name: {"kind": _kind(field), "size": len(field)} for name, field in self.fields.items()},
+                "joint": self.fields.tokenizers.joint,
             },
             "corpora": [
                 {
                     "corpus": corpus.model_dump(),
-                    "source_tokens": int(store.source.offsets[-1]),
-                    "target_tokens": int(store.target.offsets[-1]),
-                    "longest": store.longest,
+                    "examples": len(store),
+                    "tokens": {name: store.tokens(name) for name in self.fields},
+                    "longest": dict(store.longest),
                     "filters": store.report.model_dump(),
                     "store": str(store.folder),
                 }
@@ -60,111 +80,129 @@ class Prepared:
         }
 
     def __str__(self) -> str:
-        """What was made, as a person reads it."""
-        source, target = self.tokenizers.source, self.tokenizers.target
-        sizes = (
-            f"{len(source):,} pieces, joint" if self.tokenizers.joint else f"{len(source):,} and {len(target):,} pieces"
-        )
-        parts = [f"vocabulary  {source.settings.kind}, {sizes}, in {self.run / 'tokenizer'}"]
+        """Return a description for people."""
+        parts = [f"vocabulary  {self._vocabularies()}, in {self.run / 'tokenizer'}"]
         for corpus, store in zip(self.corpora, self.stores, strict=True):
-            sides = zip(("source", "target"), (store.source, store.target), strict=True)
             tokens = "; ".join(
-                f"{side.offsets[-1]:,} {name} tokens, {side.offsets[-1] / len(store):.1f} a line, up to {side.longest}"
-                for name, side in sides
+                f"{store.tokens(name):,} {name} tokens, {store.tokens(name) / len(store):.1f} per example, "
+                f"up to {store.longest[name]}"
+                for name, field in self.fields.items()
+                if isinstance(field, TextField)
             )
-            parts.append(f"{_name(corpus)}\n{tokens}\n{store.report}")
+            parts.append(f"{corpus_name(corpus)}\n{tokens}\n{store.report}")
         return "\n\n".join(parts)
 
+    def _vocabularies(self) -> str:
+        """Describe the vocabularies."""
+        fields = dict(self.fields)
+        if self.fields.tokenizers.joint and len(self.fields.tokenizers) > 1:
+            first = next(field for field in fields.values() if isinstance(field, TextField))
+            return f"{_kind(first)}, {len(first):,} pieces, joint"
+        return "; ".join(f"{name}: {_kind(field)}, {len(field):,} entries" for name, field in fields.items())
 
-def prepare(recipe: Recipe, run: Path, watch: Watch | None = None, workers: int | None = None) -> Prepared:
-    """Learn a recipe's vocabulary, store its corpora and lay out its run's folder; what is there already is used."""
-    prepared = gather(recipe, run, watch, workers)
-    lay_out(recipe, prepared)
-    return prepared
 
-
-def gather(
+def prepare(
     recipe: Recipe,
+    task: DataTask,
     run: Path,
-    watch: Watch | None = None,
+    progress: ProgressCallback | None = None,
     workers: int | None = None,
-    tokenizers: Tokenizers | None = None,
+    fields: Fields | None = None,
 ) -> Prepared:
-    """The same without a word in the run's folder; with `tokenizers` given, no vocabulary is learnt."""
-    watch = watch or (lambda task, pairs: None)
-    tokenizers = tokenizers or _vocabulary(recipe, cache_folder(), watch)
-    stores = tuple(_store(recipe, number, tokenizers, watch, workers) for number in range(len(recipe.data.train)))
-    return Prepared(run, tokenizers, recipe.data.train, stores)
+    """Learn the vocabularies of a recipe and store its training corpora; cached results are reused.
+
+    Args:
+        recipe: The recipe.
+        task: The task it trains.
+        run: The folder of the run; nothing is written to it (`write_run_files` does that).
+        progress: Called as records are processed.
+        workers: Number of encoding threads; default: one per core.
+        fields: Fields with vocabularies to use instead of learning new ones.
+    """
+    progress = progress or (lambda stage, records: None)
+    fields = fields or _vocabularies(recipe, task, cache_folder(), progress)
+    stores = tuple(_store(recipe, task, number, fields, progress, workers) for number in range(len(recipe.data.train)))
+    return Prepared(run, fields, recipe.data.train, stores)
 
 
-def lay_out(recipe: Recipe, prepared: Prepared) -> None:
-    """Write recipe and tokenizer into the run's folder."""
-    prepared.tokenizers.save(prepared.run / TOKENIZER)
-    write_whole(prepared.run / RECIPE, dump(recipe).encode())
+def write_run_files(recipe: Recipe, prepared: Prepared) -> None:
+    """Write recipe and vocabularies into the folder of the run."""
+    prepared.fields.save(prepared.run)
+    write_atomically(prepared.run / RECIPE, dump(recipe).encode())
 
 
-def _store(recipe: Recipe, number: int, tokenizers: Tokenizers, watch: Watch, workers: int | None) -> Store:
-    """The store of one training corpus; its text is kept where subwords will be sampled from it."""
-    corpus = recipe.data.train[number]
-    task = f"storing {_name(corpus)}"
-    return build_store(
+def evaluation_store(recipe: Recipe, task: DataTask, corpus: Corpus, fields: Fields) -> Store | Blocks:
+    """Return the store of a validation or test corpus; no record is dropped and the text is kept."""
+    store = build_store(
         corpus,
         recipe.data,
-        tokenizers,
+        fields,
         cache=cache_folder(),
+        drop=(),
+        tagged=task.tagged,
+        keep_text=True,
+        seed=recipe.seed,
+    )
+    return store if recipe.data.block is None else Blocks(store, recipe.data.block)
+
+
+def corpus_name(corpus: Corpus) -> str:
+    """Return the name of a corpus for people."""
+    return " and ".join(corpus.paths) or "the phrasebook"
+
+
+def _store(
+    recipe: Recipe, task: DataTask, number: int, fields: Fields, progress: ProgressCallback, workers: int | None
+) -> Store | Blocks:
+    """Return the store of one training corpus; its text is kept if subwords are sampled from it."""
+    corpus, data = recipe.data.train[number], recipe.data
+    stage = f"storing {corpus_name(corpus)}"
+    store = build_store(
+        corpus,
+        data,
+        fields,
+        cache=cache_folder(),
+        drop=task.filters,
+        tagged=task.tagged,
         keep_text=recipe.text.sampling > 0,
         seed=recipe.seed,
-        progress=lambda pairs: watch(task, pairs),
+        progress=lambda records: progress(stage, records),
         workers=workers,
     )
+    return store if data.block is None else Blocks(store, data.block, data.stride)
 
 
-def _vocabulary(recipe: Recipe, cache: Path, watch: Watch) -> Tokenizers:
-    """The vocabulary of a recipe's training text: the one in the cache, or else a new one that is kept there."""
+def _vocabularies(recipe: Recipe, task: DataTask, cache: Path, progress: ProgressCallback) -> Fields:
+    """Return the vocabularies of the training data, from the cache or newly learned and cached."""
+    reader = Reader.of(recipe.data, tuple(task.kinds), recipe.seed)
     parts = {
+        "task": recipe.task,
+        "kinds": dict(task.kinds),
+        "multiline": task.multiline,
         "text": recipe.text.model_dump(exclude={"sampling"}),
-        "corpora": [identity(corpus, Path(recipe.data.root), recipe.seed, cache) for corpus in recipe.data.train],
+        "corpora": [identity(corpus, reader, cache) for corpus in recipe.data.train],
         "seed": recipe.seed,
     }
     name = hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
     folder = cache / "vocabulary" / name
-    with room_in(folder.parent):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        sweep(folder.parent)
-        with locked(lock_of(folder)):
-            if not folder.exists():
-                learnt = _learn(recipe, watch)
-                with building(folder) as scratch:
-                    learnt.save(scratch)
-    return Tokenizers.load(folder)
+    with build_lock(folder):
+        if not folder.exists():
+            learned = learn_fields(task.kinds, _records(recipe, reader, progress), recipe, task.multiline)
+            with atomic_folder(folder) as scratch:
+                learned.save(scratch)
+    return load_fields(folder, task.kinds)
 
 
-def _learn(recipe: Recipe, watch: Watch) -> Tokenizers:
-    """Learn the vocabulary from every training corpus, each read once."""
-    text = recipe.text
-    return Tokenizers.learn(
-        _pairs(recipe, watch),
-        kind=text.kind,
-        size=text.size,
-        joint=text.joint,
-        normalise=text.normalise,
-        lowercase=text.lowercase,
-        bytes=text.bytes,
-        symbols=text.symbols,
-        seed=recipe.seed,
-    )
-
-
-def _pairs(recipe: Recipe, watch: Watch) -> Iterator[tuple[str, str]]:
-    """The pairs of all training corpora, one corpus after the other."""
+def _records(recipe: Recipe, reader: Reader, progress: ProgressCallback) -> Iterator[tuple[str, ...]]:
+    """Yield the records of all training corpora, one corpus after the other."""
     done = 0
     for corpus in recipe.data.train:
-        for chunk in read_chunks(corpus, Path(recipe.data.root), recipe.seed):
-            yield from zip(chunk.source, chunk.target, strict=True)
+        for chunk in reader.chunks(corpus):
+            yield from zip(*chunk.columns.values(), strict=True)
             done += len(chunk)
-            watch("learning the vocabulary", done)
+            progress("learning the vocabulary", done)
 
 
-def _name(corpus: Corpus) -> str:
-    """A corpus as a person calls it."""
-    return " and ".join(corpus.files) or "the phrasebook"
+def _kind(field: object) -> str:
+    """Return the kind of a vocabulary for people: bpe, char, …, or label."""
+    return field.tokenizer.settings.kind if isinstance(field, TextField) else "label"

@@ -1,42 +1,66 @@
-"""A tokenised corpus in memory-mapped files: what `regard.data.build` writes and batches are gathered from.
+"""An encoded corpus in memory-mapped files: `regard.data.build` writes it, batches are gathered from it.
 
-A store is a folder. For each side, `source` and `target`, it holds
+A store is a folder. For each field of a record it has
 
-    <side>.ids           the ids of all tokens, end to end, without <s> and </s>; uint16, or int32 if need be
-    <side>.offsets       where each sequence begins, and at last where the last one ends; int64
-    <side>.lengths       tokens of each sequence; int32
-    <side>.text          where the text is kept: its bytes in UTF-8, end to end
-    <side>.text-offsets  and where each text begins; int64
+    <field>.ids           the ids of all records, concatenated; uint16, or int32 if the vocabulary needs it
+    <field>.offsets       where each record begins, and the total at the end; int64
+    <field>.lengths       number of ids of each record; int32
+    <field>.text          where raw text is kept: its UTF-8 bytes, concatenated
+    <field>.text-offsets  and where each text begins; int64
 
-all little-endian, and `manifest.json`, written last, with the size of every file. Nothing is read until it is asked
-for, so a corpus needs disk, not memory.
+all little-endian, and `manifest.json`, written last, with the size of every file. Nothing is read before it is needed,
+so a corpus takes disk space, not memory.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from types import TracebackType
+from typing import Any, BinaryIO, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
 
 from regard.data.filters import FilterReport
+from regard.data.rows import Lengths, Numbers, Rows, gather_slices
+from regard.files import fsync_path
 
-VERSION: Literal[1] = 1
-"""Of the format; part of every fingerprint."""
-
-Ids = NDArray[np.uint16] | NDArray[np.int32]
-Ragged = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
-"""Source ids end to end and their offsets, then those of the target."""
+VERSION: Literal[2] = 2
+"""Version of the format; part of every fingerprint, so stores of other versions are rebuilt, not misread."""
 
 _BLOCK = 1 << 20
 
 
-class SideManifest(BaseModel):
-    """What a manifest says of one side."""
+class Records(Protocol):
+    """Random access to encoded records: a store, or a view of one."""
+
+    @property
+    def tags(self) -> Mapping[str, int]:
+        """For each tagged field, the id that each of its rows begins with."""
+
+    @property
+    def lengths(self) -> Mapping[str, Lengths]:
+        """For each field, the number of ids of each record."""
+
+    @property
+    def longest(self) -> Mapping[str, int]:
+        """For each field, the largest number of ids of a record."""
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+
+    def gather(self, indices: Lengths) -> dict[str, Rows]:
+        """Return the ids of the records with these indices, by field."""
+
+    def text(self, indices: Lengths) -> dict[str, list[str]]:
+        """Return the raw values of the records with these indices, by field; tags are not part of them."""
+
+
+class FieldManifest(BaseModel):
+    """The part of a manifest about one field."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,172 +68,226 @@ class SideManifest(BaseModel):
     tokens: NonNegativeInt
     longest: NonNegativeInt
     text: NonNegativeInt | None
-    """Bytes of text; none where it was not kept."""
+    """Number of bytes of raw text, or None if it was not kept."""
 
-    def sizes(self, name: str, pairs: int) -> dict[str, int]:
-        """The files of this side and the bytes each must have."""
+    def sizes(self, name: str, records: int) -> dict[str, int]:
+        """Return the files of this field and the size of each in bytes."""
         files = {
             f"{name}.ids": self.tokens * np.dtype(self.dtype).itemsize,
-            f"{name}.offsets": 8 * (pairs + 1),
-            f"{name}.lengths": 4 * pairs,
+            f"{name}.offsets": 8 * (records + 1),
+            f"{name}.lengths": 4 * records,
         }
         if self.text is not None:
-            files |= {f"{name}.text": self.text, f"{name}.text-offsets": 8 * (pairs + 1)}
+            files |= {f"{name}.text": self.text, f"{name}.text-offsets": 8 * (records + 1)}
         return files
 
 
 class Manifest(BaseModel):
-    """What a store says of itself."""
+    """The contents of `manifest.json`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: Literal[1]
-    pairs: PositiveInt
-    tag: NonNegativeInt | None
-    source: SideManifest
-    target: SideManifest
+    version: Literal[2]
+    records: PositiveInt
+    tags: dict[str, NonNegativeInt]
+    fields: dict[str, FieldManifest]
     report: FilterReport
 
 
 @dataclass(frozen=True)
-class Side:
-    """One side of the corpus: sequence i is `ids[offsets[i] : offsets[i + 1]]`."""
+class StoredField:
+    """The memory-mapped arrays of one field: record i is `ids[offsets[i]:offsets[i + 1]]`."""
 
-    ids: Ids
-    offsets: NDArray[np.int64]
+    ids: NDArray[np.uint16] | NDArray[np.int32]
+    offsets: Numbers
     lengths: NDArray[np.int32]
     longest: int
     text: NDArray[np.uint8] | None
-    text_offsets: NDArray[np.int64] | None
+    text_offsets: Numbers | None
 
-    def texts(self, which: NDArray[np.integer[Any]]) -> list[str]:
-        """The text of the chosen sequences, as it stood in the corpus."""
+    def rows(self, indices: Lengths) -> Rows:
+        """Return the ids of the records with these indices."""
+        ids, offsets = gather_slices(self.ids, self.offsets[indices], self.lengths[indices])
+        return Rows(ids.astype(np.int32, copy=False), offsets)
+
+    def texts(self, indices: Lengths) -> list[str]:
+        """Return the raw text of the records with these indices."""
         if self.text is None or self.text_offsets is None:
             raise ValueError("This store was built without its text. Build it with keep_text=True.")
-        starts = self.text_offsets[which]
-        data, offsets = _gather(self.text, starts, self.text_offsets[np.asarray(which) + 1] - starts)
-        whole, ends = data.tobytes(), offsets.tolist()
-        return [whole[start:end].decode() for start, end in pairwise(ends)]
+        starts = self.text_offsets[indices]
+        data, offsets = gather_slices(self.text, starts, self.text_offsets[np.asarray(indices) + 1] - starts)
+        text, ends = data.tobytes(), offsets.tolist()
+        return [text[start:end].decode() for start, end in pairwise(ends)]
 
 
 class Store:
-    """The pairs of a corpus as token ids, on disk."""
+    """The records of a corpus as ids, on disk."""
 
-    def __init__(self, folder: Path, manifest: Manifest, source: Side, target: Side) -> None:
-        """Take the parts; `Store.open` reads them from a folder."""
+    def __init__(self, folder: Path, manifest: Manifest, fields: Mapping[str, StoredField]) -> None:
+        """Use `Store.open` to read a store from a folder."""
         self.folder = folder
-        self.source = source
-        self.target = target
+        self.fields = dict(fields)
         self.report: FilterReport = manifest.report
-        """What was read, kept and dropped when the store was built."""
-        self.tag: int | None = manifest.tag
-        """The id every source begins with; whoever encodes a text anew puts it in front. None without a tag."""
-        self._pairs = manifest.pairs
+        """Numbers of records read, kept and dropped when the store was built."""
+        self.tags: dict[str, int] = manifest.tags
+        """For each tagged field, the id that each row begins with; code that re-encodes the text must prepend it."""
+        self.lengths = {name: field.lengths for name, field in fields.items()}
+        self.longest = {name: field.longest for name, field in fields.items()}
+        self._records = manifest.records
 
     @classmethod
     def open(cls, folder: Path) -> "Store":
-        """Open a finished store; a folder that is not a whole one is a ValueError."""
+        """Open a store.
+
+        Raises:
+            ValueError: If the folder is not a complete store of this version.
+        """
         path = folder / "manifest.json"
         try:
             manifest = Manifest.model_validate_json(path.read_bytes())
         except FileNotFoundError:
-            raise ValueError(f"{folder} is no store: it has no manifest.json.") from None
+            raise ValueError(f"{folder} is not a store: it has no manifest.json.") from None
         except ValidationError as error:
             raise ValueError(f"{path} is damaged or of another version ({error.error_count()} faults).") from error
-        source = _open_side(folder, "source", manifest.source, manifest.pairs)
-        target = _open_side(folder, "target", manifest.target, manifest.pairs)
-        return cls(folder, manifest, source, target)
+        fields = {
+            name: _open_field(folder, name, expected, manifest.records) for name, expected in manifest.fields.items()
+        }
+        return cls(folder, manifest, fields)
 
     def __reduce__(self) -> tuple[Callable[[Path], "Store"], tuple[Path]]:
-        """Travels to another process as its folder."""
+        """Pickle as the path of the folder."""
         return Store.open, (self.folder,)
 
     def __len__(self) -> int:
-        """Number of pairs."""
-        return self._pairs
+        """Return the number of records."""
+        return self._records
 
-    @property
-    def lengths(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Tokens of each source and of each target."""
-        return self.source.lengths, self.target.lengths
+    def tokens(self, name: str) -> int:
+        """Return the total number of ids of a field."""
+        return int(self.fields[name].offsets[-1])
 
-    @cached_property
-    def longest(self) -> tuple[int, int]:
-        """Tokens of the longest source and of the longest target."""
-        return self.source.longest, self.target.longest
+    def gather(self, indices: Lengths) -> dict[str, Rows]:
+        """Return the ids of the records with these indices, by field; an index may occur twice."""
+        indices = self._checked(indices)
+        return {name: field.rows(indices) for name, field in self.fields.items()}
 
-    def gather(self, which: NDArray[np.integer[Any]]) -> Ragged:
-        """The ids of the chosen pairs, in the order given; a pair may be chosen twice."""
-        which = self._checked(which)
-        source, target = (
-            _gather(side.ids, side.offsets[which], side.lengths[which]) for side in (self.source, self.target)
-        )
-        return source[0].astype(np.int32, copy=False), source[1], target[0].astype(np.int32, copy=False), target[1]
+    def text(self, indices: Lengths) -> dict[str, list[str]]:
+        """Return the raw values of these records, by field, without tags; only if the text was kept."""
+        indices = self._checked(indices)
+        return {name: field.texts(indices) for name, field in self.fields.items()}
 
-    def text(self, which: NDArray[np.integer[Any]]) -> tuple[list[str], list[str]]:
-        """The sources and targets of the chosen pairs as text, without the tag; only where the text was kept."""
-        which = self._checked(which)
-        return self.source.texts(which), self.target.texts(which)
-
-    def _checked(self, which: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
-        """The places as an array, all of them in the store."""
-        which = np.asarray(which)
-        if which.size and not (which.min() >= 0 and which.max() < len(self)):
-            raise IndexError(f"the store has pairs 0 to {len(self) - 1}, not {which.min()} to {which.max()}")
-        return which if which.size else which.astype(np.int64)
+    def _checked(self, indices: Lengths) -> Lengths:
+        """Return the indices as an array; raise an IndexError if one is out of range."""
+        indices = np.asarray(indices)
+        if indices.size and not (indices.min() >= 0 and indices.max() < len(self)):
+            raise IndexError(f"the store has records 0 to {len(self) - 1}, not {indices.min()} to {indices.max()}")
+        return indices if indices.size else indices.astype(np.int64)
 
 
-def _gather(
-    values: NDArray[Any], starts: NDArray[np.int64], lengths: NDArray[np.integer[Any]]
-) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Runs of `values`, end to end, and their offsets."""
-    offsets = np.zeros(len(starts) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    index = np.arange(offsets[-1])
-    index += np.repeat(starts - offsets[:-1], lengths)
-    # Offsets are checked when a store is opened, so no index is outside: `clip` spares numpy looking for one.
-    return values.take(index, mode="clip"), offsets
+@dataclass(frozen=True, slots=True)
+class EncodedColumn:
+    """The encoded values of one field for some records, with their raw text if it is to be kept."""
+
+    ids: NDArray[Any]
+    lengths: Numbers
+    text: bytes | None
+    text_lengths: Numbers | None
 
 
-def _open_side(folder: Path, name: str, said: SideManifest, pairs: int) -> Side:
-    """Map the files of one side, if they are what the manifest says."""
-    for file, size in said.sizes(name, pairs).items():
+class FieldWriter:
+    """Appends the values of one field to the files of a new store."""
+
+    def __init__(self, folder: Path, name: str, dtype: np.dtype[Any], keep_text: bool) -> None:
+        """Create the files of a field in a folder."""
+        self._dtype: Literal["uint16", "int32"] = "uint16" if dtype.itemsize == 2 else "int32"
+        self._longest = 0
+        self._open = ExitStack()
+        suffixes = ["ids", "offsets", "lengths"] + ["text", "text-offsets"] * keep_text
+        self._paths = {suffix: folder / f"{name}.{suffix}" for suffix in suffixes}
+        self._files: dict[str, BinaryIO] = {
+            suffix: self._open.enter_context(path.open("wb")) for suffix, path in self._paths.items()
+        }
+        self._ids = _OffsetsWriter(self._files["offsets"])
+        self._text = _OffsetsWriter(self._files["text-offsets"]) if keep_text else None
+
+    def __enter__(self) -> Self:
+        """Close the files when the block is left."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the files."""
+        self._open.__exit__(kind, error, trace)
+
+    def append(self, column: EncodedColumn) -> None:
+        """Write the values of more records."""
+        self._files["ids"].write(column.ids.data)
+        self._files["lengths"].write(column.lengths.astype("<i4").data)
+        self._ids.append(column.lengths)
+        self._longest = max(self._longest, int(column.lengths.max(initial=0)))
+        if self._text is not None and column.text is not None and column.text_lengths is not None:
+            self._files["text"].write(column.text)
+            self._text.append(column.text_lengths)
+
+    def finish(self) -> FieldManifest:
+        """Close the files, wait until they are on disk, and describe them."""
+        self._open.close()
+        for path in self._paths.values():
+            fsync_path(path)
+        text = None if self._text is None else self._text.total
+        return FieldManifest(dtype=self._dtype, tokens=self._ids.total, longest=self._longest, text=text)
+
+
+class _OffsetsWriter:
+    """Writes a file of offsets from lengths."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.total = 0
+        self._file = file
+        file.write(np.zeros(1, "<i8").data)
+
+    def append(self, lengths: Numbers) -> None:
+        """Write where each of these records ends."""
+        self._file.write((self.total + np.cumsum(lengths)).astype("<i8").data)
+        self.total += int(lengths.sum())
+
+
+def _open_field(folder: Path, name: str, expected: FieldManifest, records: int) -> StoredField:
+    """Map the files of one field after checking them against the manifest."""
+    for file, size in expected.sizes(name, records).items():
         path = folder / file
         found = path.stat().st_size if path.is_file() else None
         if found != size:
-            raise ValueError(f"{path} is damaged: it should have {size:,} bytes but {_has(found)}.")
-    side = Side(
-        ids=_mapped(folder / f"{name}.ids", said.dtype),
-        offsets=_mapped(folder / f"{name}.offsets", "int64"),
-        lengths=_mapped(folder / f"{name}.lengths", "int32"),
-        longest=said.longest,
-        text=None if said.text is None else _mapped(folder / f"{name}.text", "uint8"),
-        text_offsets=None if said.text is None else _mapped(folder / f"{name}.text-offsets", "int64"),
+            actual = "is missing" if found is None else f"has {found:,}"
+            raise ValueError(f"{path} is damaged: it should have {size:,} bytes but {actual}.")
+    field = StoredField(
+        ids=_map(folder / f"{name}.ids", expected.dtype),
+        offsets=_map(folder / f"{name}.offsets", "int64"),
+        lengths=_map(folder / f"{name}.lengths", "int32"),
+        longest=expected.longest,
+        text=None if expected.text is None else _map(folder / f"{name}.text", "uint8"),
+        text_offsets=None if expected.text is None else _map(folder / f"{name}.text-offsets", "int64"),
     )
-    _check_offsets(folder / f"{name}.offsets", side.offsets, side.lengths, said.tokens)
-    if side.text_offsets is not None:
-        _check_offsets(folder / f"{name}.text-offsets", side.text_offsets, None, said.text or 0)
-    return side
+    _check_offsets(folder / f"{name}.offsets", field.offsets, field.lengths, expected.tokens)
+    if field.text_offsets is not None:
+        _check_offsets(folder / f"{name}.text-offsets", field.text_offsets, None, expected.text or 0)
+    return field
 
 
-def _has(size: int | None) -> str:
-    """How a file's true size is told."""
-    return "is missing" if size is None else f"has {size:,}"
-
-
-def _check_offsets(path: Path, offsets: NDArray[np.int64], lengths: NDArray[np.int32] | None, total: int) -> None:
-    """Offsets must rise from 0 to the total by the lengths, so that no gather can leave the file."""
-    sound = offsets[0] == 0 and offsets[-1] == total
+def _check_offsets(path: Path, offsets: Numbers, lengths: NDArray[np.int32] | None, total: int) -> None:
+    """Raise a ValueError unless offsets rise from 0 to the total by the lengths, so that no gather leaves the file."""
+    valid = offsets[0] == 0 and offsets[-1] == total
     for start in range(0, len(offsets) - 1, _BLOCK):
         steps = np.diff(offsets[start : start + _BLOCK + 1])
-        sound &= bool((steps >= 0).all())
-        sound &= lengths is None or np.array_equal(steps, lengths[start : start + _BLOCK])
-    if not sound:
+        valid &= bool((steps >= 0).all())
+        valid &= lengths is None or np.array_equal(steps, lengths[start : start + _BLOCK])
+    if not valid:
         raise ValueError(f"{path} is damaged: its offsets do not add up.")
 
 
-def _mapped(path: Path, dtype: str) -> NDArray[Any]:
-    """The numbers in a file, mapped, not read."""
+def _map(path: Path, dtype: str) -> NDArray[Any]:
+    """Map the numbers in a file into memory, without reading them."""
     little = np.dtype(dtype).newbyteorder("<")
     if path.stat().st_size == 0:
         return np.empty(0, little)  # an empty file cannot be mapped

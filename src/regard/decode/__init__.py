@@ -1,44 +1,59 @@
-"""Next-token scores in, token ids out: every way to search, over a protocol that knows no model.
+"""Search: from the log-probabilities of the next token to sequences of tokens, over protocols that know no model.
 
-    options = Options(begin=1, end=2, beam=5)
+    options = SearchOptions(begin=1, end=2, beam=5)
     state = model.start(sources, options.rows)
-    for hypotheses in search(model, state, [Wish(source=length) for length in lengths], options): ...
+    sentences = [SentenceOptions(source_length=length) for length in lengths]
+    for hypotheses in search(model, state, sentences, options): ...
 
-`Options` holds for all sentences, a `Wish` for one. `search` gives each sentence its best hypotheses (beam, greedy,
-samples), `explore` the whole tree beside, `alternatives` what else could stand behind a prefix, `stream` keeps a batch
-full, `ensemble` makes one stepper of several; `rerank` and `minimum_bayes_risk` choose among what was found. What can
-be searched is a `Stepper`; it may also be a `Joiner`, an `Attender`, a `Shortlister` or a `Runner`.
+| function | what it returns |
+|---|---|
+| `search` | the best hypotheses of each sentence: greedy, beam search or samples |
+| `explore` | the same, with the tree of all candidates |
+| `alternatives` | the most probable tokens after a prefix, each completed |
+| `stream` | hypotheses as they finish, with continuous batching |
+| `ensemble` | one stepper made of several |
+| `rerank`, `minimum_bayes_risk` | hypotheses in another order |
 
-Tensors are named by the legend in `nn/__init__.py`. In this room K counts candidates (or phrases) and N the best that
-have ended; B counts beams, of which a sentence has one for each group.
+`SearchOptions` hold for all sentences, `SentenceOptions` for one. Any `Stepper` can be searched; it may also be a
+`JoinableStepper`, an `AttentionStepper`, a `TopKStepper` or a `MultiStepper`.
+
+Tensors are named by the legend in `nn/__init__.py`. In this package K counts candidates or phrases, N the slots for
+ended hypotheses, and B counts beams, of which a sentence has one for each group.
 """
 
-from regard.decode.alternatives import alternatives, branching
 from regard.decode.ensemble import Ensemble, ensemble
-from regard.decode.hypothesis import Hypothesis
-from regard.decode.options import Limits, Options, Sampling, Wish
-from regard.decode.rerank import minimum_bayes_risk, rerank
-from regard.decode.search import Search, explore, search
-from regard.decode.stepper import Attender, Board, Joiner, Runner, Shortlister, Stepper
-from regard.decode.stream import stream
-from regard.decode.tree import Node, Tree
+from regard.decode.hypothesis import Hypothesis, minimum_bayes_risk, rerank
+from regard.decode.incremental import IncrementalSearch
+from regard.decode.options import LengthLimits, SearchOptions, SentenceOptions
+from regard.decode.search import alternatives, branching, explore, search, stream
+from regard.decode.stepper import (
+    AttentionStepper,
+    JoinableStepper,
+    MultiStepper,
+    StaticSearch,
+    Stepper,
+    TopKStepper,
+)
+from regard.decode.tree import SearchNode, SearchTree, TreeRecorder
+from regard.options import SamplingOptions
 
 __all__ = [
-    "Attender",
-    "Board",
+    "AttentionStepper",
     "Ensemble",
     "Hypothesis",
-    "Joiner",
-    "Limits",
-    "Node",
-    "Options",
-    "Runner",
-    "Sampling",
-    "Search",
-    "Shortlister",
+    "IncrementalSearch",
+    "JoinableStepper",
+    "LengthLimits",
+    "MultiStepper",
+    "SamplingOptions",
+    "SearchNode",
+    "SearchOptions",
+    "SearchTree",
+    "SentenceOptions",
+    "StaticSearch",
     "Stepper",
-    "Tree",
-    "Wish",
+    "TopKStepper",
+    "TreeRecorder",
     "alternatives",
     "branching",
     "ensemble",

@@ -1,4 +1,4 @@
-"""Several steppers as one: they agree on a vocabulary, and on nothing else."""
+"""Ensembles: several steppers with one vocabulary search together."""
 
 import math
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.decode.stepper import Joiner, Stepper
+from regard.decode.stepper import JoinableStepper, Stepper
 
 
 class Ensemble:
-    """A stepper that says the mean of what its members say; they may be of different families.
+    """A stepper that averages the probabilities of its members, which may be of different families.
 
-    Its state is a tuple with the state of each: `tuple(member.start(source, rows) for member in members)`.
+    Its state is a tuple with the state of each member: `tuple(member.start(source, rows) for member in members)`.
     """
 
     def __init__(
@@ -23,40 +23,44 @@ class Ensemble:
         weights: Sequence[float] | None = None,
         mean: Literal["probabilities", "log-probabilities"] = "probabilities",
     ) -> None:
-        """Members with their weights, equal unless told; a mean of log-probabilities is made to sum to one again."""
-        shares = [1.0] * len(members) if weights is None else list(weights)
-        if not members or len(shares) != len(members) or min(shares) <= 0:
-            raise ValueError(f"an ensemble of {len(members)} members needs as many positive weights, not {shares}")
+        """Combine members.
+
+        Args:
+            members: The steppers.
+            weights: Weights of the members; equal if None.
+            mean: What is averaged. A mean of log-probabilities is normalised again.
+        """
+        weights = [1.0] * len(members) if weights is None else list(weights)
+        if not members or len(weights) != len(members) or min(weights) <= 0:
+            raise ValueError(f"an ensemble of {len(members)} members needs as many positive weights, not {weights}")
         self.members, self.mean = tuple(members), mean
-        self.shares = [share / sum(shares) for share in shares]
+        self.weights = [weight / sum(weights) for weight in weights]
 
     def step(self, tokens_R: Int[Tensor, " R"], state: tuple[Any, ...]) -> tuple[Float[Tensor, "R V"], tuple[Any, ...]]:
-        """Log-probabilities of the next token, and every member's state with it."""
-        said, states = zip(
-            *(member.step(tokens_R, one) for member, one in zip(self.members, state, strict=True)), strict=True
-        )
-        if len({logprobs_RV.shape[1] for logprobs_RV in said}) > 1:
-            sizes = [logprobs_RV.shape[1] for logprobs_RV in said]
-            raise ValueError(f"the members of an ensemble share one vocabulary, but these have {sizes} tokens")
+        """Return the log-probabilities of the next token, and the new state of every member."""
+        steps = (member.step(tokens_R, own) for member, own in zip(self.members, state, strict=True))
+        logprobs, states = zip(*steps, strict=True)
+        sizes = [logprobs_RV.shape[1] for logprobs_RV in logprobs]
+        if len(set(sizes)) > 1:
+            raise ValueError(f"the members of an ensemble must share one vocabulary, but theirs have {sizes} tokens")
+        pairs = zip(logprobs, self.weights, strict=True)
         if self.mean == "probabilities":
-            weighted = [each + math.log(share) for each, share in zip(said, self.shares, strict=True)]
-            return torch.stack(weighted).logsumexp(0), states
-        weighted = [each * share for each, share in zip(said, self.shares, strict=True)]
-        return torch.stack(weighted).sum(0).log_softmax(-1), states
+            return torch.stack([each_RV + math.log(weight) for each_RV, weight in pairs]).logsumexp(0), states
+        return torch.stack([each_RV * weight for each_RV, weight in pairs]).sum(0).log_softmax(-1), states
 
     def select(self, state: tuple[Any, ...], rows_R: Int[Tensor, " R"]) -> tuple[Any, ...]:
-        """Every member goes on with these rows."""
-        return tuple(member.select(one, rows_R) for member, one in zip(self.members, state, strict=True))
+        """Return the state in which every member continues with these rows."""
+        return tuple(member.select(own, rows_R) for member, own in zip(self.members, state, strict=True))
 
 
-class JoiningEnsemble(Ensemble):
-    """An ensemble whose members all take new sentences while others are on their way."""
+class JoinableEnsemble(Ensemble):
+    """An ensemble whose members can all take new sentences during a search."""
 
     def join(self, states: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-        """Every member joins its own states."""
+        """Join the states of every member."""
         joined = []
         for member, own in zip(self.members, zip(*states, strict=True), strict=True):
-            assert isinstance(member, Joiner), "only joiners make a joining ensemble"
+            assert isinstance(member, JoinableStepper), "every member can join"
             joined.append(member.join(own))
         return tuple(joined)
 
@@ -66,6 +70,6 @@ def ensemble(
     weights: Sequence[float] | None = None,
     mean: Literal["probabilities", "log-probabilities"] = "probabilities",
 ) -> Ensemble:
-    """An ensemble, which can be joined if all its members can."""
-    joins = all(isinstance(member, Joiner) for member in members)
-    return (JoiningEnsemble if joins else Ensemble)(members, weights, mean)
+    """Return an ensemble of steppers; it can take new sentences during a search if all its members can."""
+    joinable = all(isinstance(member, JoinableStepper) for member in members)
+    return (JoinableEnsemble if joinable else Ensemble)(members, weights, mean)

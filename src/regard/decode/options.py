@@ -1,156 +1,130 @@
-"""What a search may be told: once for all sentences (`Options`), and for each (`Wish`)."""
+"""The options of a search: `SearchOptions` for all its sentences, `SentenceOptions` for one."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from regard.options import BeamOptions, CoverageOptions, SamplingOptions
+from regard.options.decoding import check_beam
+from regard.options.option import with_default
+
 
 @dataclass(frozen=True)
-class Limits:
-    """How many tokens a hypothesis has, the end symbol not counted."""
+class LengthLimits:
+    """Bounds on the number of tokens in a hypothesis, not counting the end symbol."""
 
-    least: int = 0
-    most: int = 256
-    """The bound nothing goes beyond: what the model can take."""
-    least_per_source: float = 0.0
-    """Tokens for each source token, rounded up."""
-    most_per_source: float | None = None
-    """Tokens for each source token, rounded down, `spare` beside; None is no bound."""
-    spare: int = 10
+    minimum: int = 0
+    maximum: int = 256
+    """No hypothesis is longer, usually because the model has no more positions."""
+    min_ratio: float = 0.0
+    """Minimum number of tokens for each source token, rounded up."""
+    max_ratio: float | None = None
+    """Maximum number of tokens for each source token, rounded down; None is no such bound."""
+    max_extra: int = 10
+    """Tokens that are allowed beside those of `max_ratio`."""
 
     def __post_init__(self) -> None:
-        """Refuse what no sequence can satisfy."""
-        if not 0 <= self.least <= self.most:
-            raise ValueError(f"a hypothesis of at least {self.least} and at most {self.most} tokens does not exist")
-        if self.least_per_source < 0 or (self.most_per_source is not None and self.most_per_source < 0):
-            raise ValueError("tokens for each source token cannot be negative")
-
-    def of(self, wish: "Wish") -> tuple[int, int]:
-        """The fewest and the most tokens for one sentence; there is always room for what it asks for."""
-        asked = len(wish.prefix) + sum(len(phrase) for phrase in wish.phrases)
-        if asked > self.most:
+        """Raise a `ValueError` for bounds that no sequence satisfies."""
+        if not 0 <= self.minimum <= self.maximum:
             raise ValueError(
-                f"the prefix and phrases asked for have {asked} tokens, but a hypothesis at most {self.most}; "
-                "ask for less or raise the limit"
+                f"the minimum length is {self.minimum} and the maximum length {self.maximum}; "
+                "0 <= minimum <= maximum must hold"
             )
-        most = self.most
-        if self.most_per_source is not None:
-            most = min(most, max(asked, math.floor(self.most_per_source * wish.source) + self.spare))
-        return min(most, max(self.least, math.ceil(self.least_per_source * wish.source))), most
+        if self.min_ratio < 0 or (self.max_ratio is not None and self.max_ratio < 0):
+            raise ValueError(f"ratios must not be negative, but are {self.min_ratio} and {self.max_ratio}")
+
+    def bounds(self, sentence: "SentenceOptions") -> tuple[int, int]:
+        """Return the minimum and maximum length for one sentence; its prefix and constraints always fit."""
+        required = len(sentence.prefix) + sum(len(phrase) for phrase in sentence.constraints)
+        maximum = self.maximum if sentence.max_length is None else min(self.maximum, sentence.max_length)
+        if required > maximum:
+            raise ValueError(
+                f"prefix and constraints have {required} tokens, but a hypothesis may have at most {maximum}; "
+                "ask for less, or raise the maximum length"
+            )
+        if self.max_ratio is not None:
+            maximum = min(maximum, max(required, math.floor(self.max_ratio * sentence.source_length) + self.max_extra))
+        return min(maximum, max(self.minimum, math.ceil(self.min_ratio * sentence.source_length))), maximum
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """Draw tokens from the distribution instead of searching for the most probable sequence."""
-
-    count: int = 1
-    """Samples of each sentence."""
-    temperature: float = 1.0
-    """Log-probabilities are divided by it."""
-    top_k: int | None = None
-    """Draw from this many most probable tokens (Fan et al. 2018)."""
-    top_p: float = 1.0
-    """Draw from the fewest tokens that together have at least this probability (Holtzman et al. 2020)."""
-    min_p: float = 0.0
-    """Draw from tokens at least this fraction as probable as the most probable one (Nguyen et al. 2024)."""
-
-    def __post_init__(self) -> None:
-        """Refuse what is no distribution."""
-        if self.count < 1:
-            raise ValueError(f"{self.count} samples cannot be drawn; ask for 1 or more")
-        if not 0 < self.temperature < math.inf:
-            raise ValueError(f"a temperature is above 0, not {self.temperature}; for the most probable use beam = 1")
-        if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k is 1 or more, not {self.top_k}")
-        if not 0 < self.top_p <= 1 or not 0 <= self.min_p <= 1:
-            raise ValueError(f"top_p is in (0, 1] and min_p in [0, 1], not {self.top_p} and {self.min_p}")
-
-
-@dataclass(frozen=True)
-class Options:
-    """How to search, the same for all sentences of a batch."""
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(BeamOptions, CoverageOptions):
+    """Options of a search that hold for every sentence of the batch."""
 
     begin: int
-    """Id of the symbol every hypothesis starts from; it is no part of it."""
+    """Id of the symbol that every hypothesis starts from; hypotheses do not contain it."""
     end: int
     """Id of the symbol that ends a hypothesis."""
-    beam: int = 5
-    """Hypotheses kept at each step; 1 is greedy."""
-    nbest: int = 1
-    """How many hypotheses are wanted for each sentence, the best first."""
-    length_penalty: float = 1.0
-    """Exponent alpha of what a log-probability is divided by; 0 is none."""
-    normalise: Literal["gnmt", "average"] = "gnmt"
-    """Divide by ((5 + n) / 6) ** alpha (Wu et al. 2016, eq. 14) or n ** alpha; n counts tokens and the end symbol."""
-    coverage_penalty: float = 0.0
-    """Weight beta of sources not looked at (Wu et al. 2016, eq. 14); the stepper must be an `Attender`."""
+    diversity: float = with_default(BeamOptions, "diversity", default=0.0)
     stopping: Literal["exact", "full"] = "exact"
-    """When a sentence is done: when no live hypothesis can still become one of the n best, or already when as many
-    have ended as the beam is wide."""
-    groups: int = 1
-    """Groups of beams that are kept apart (Vijayakumar et al. 2018); divides the beam."""
-    diversity: float = 0.0
-    """What a token loses for each time an earlier group chose it at the same step."""
+    """When a sentence is finished: `exact`, when no live hypothesis can still become one of the n best; `full`, as soon
+    as as many hypotheses have ended as the beam has."""
     fork: bool = False
-    """Whether each group takes another of the most probable tokens where the prefix ends, and goes on from there."""
-    sampling: Sampling | None = None
-    """Draw samples instead; all of them are given, and beam, n-best and stopping mean nothing."""
-    limits: Limits = field(default_factory=Limits)
+    """Whether each group takes another one of the most probable tokens after the prefix."""
+    sampling: SamplingOptions | None = None
+    """Draw `nbest` samples instead of searching; `beam`, `groups` and `stopping` have no effect then."""
+    limits: LengthLimits = field(default_factory=LengthLimits)
+    free_cut: bool = False
+    """Whether a hypothesis of maximum length ends at no cost, instead of at the log-probability of the end symbol."""
     banned: tuple[int, ...] = ()
-    """Ids that never appear."""
-    no_repeat: int = 0
-    """No sequence of this many tokens appears twice; 0 is no such rule."""
+    """Ids that no hypothesis contains."""
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit together."""
-        if self.beam < 1 or self.groups < 1 or self.beam % self.groups:
-            raise ValueError(f"a beam of {self.beam} does not divide into {self.groups} groups")
-        if not 1 <= self.nbest <= self.beam:
-            raise ValueError(f"a beam of {self.beam} gives between 1 and {self.beam} best, not {self.nbest}")
-        if self.sampling is not None and self.groups > 1:
-            raise ValueError("samples are drawn each by itself; groups are for beams")
+        """Raise a `ValueError` for options that do not fit each other."""
+        super().__post_init__()
+        if self.sampling is None:
+            check_beam(self)
+        elif self.groups > 1:
+            raise ValueError(f"groups apply to beam search, not to sampling; got groups={self.groups} with sampling")
         if self.end in self.banned:
-            raise ValueError(f"the end symbol {self.end} is banned, so nothing could ever end")
-        for name in ("length_penalty", "coverage_penalty", "diversity"):
-            if not math.isfinite(getattr(self, name)):
-                raise ValueError(f"{name} is a number, not {getattr(self, name)}")
-        if self.coverage_penalty < 0 or self.diversity < 0 or self.no_repeat < 0:
-            raise ValueError("coverage_penalty, diversity and no_repeat are not negative")
+            raise ValueError(f"the end symbol {self.end} is banned, so no hypothesis could end")
 
     @property
     def rows(self) -> int:
-        """Rows the stepper's state must have for each sentence: start it with this many beams."""
-        return self.beam if self.sampling is None else self.sampling.count
+        """Number of rows of each sentence; start the stepper's state with as many."""
+        return self.beam if self.sampling is None else self.nbest
 
     @property
-    def places(self) -> int:
-        """Ended hypotheses each group keeps: its share of the n best, or all samples."""
-        return -(-self.nbest // self.groups) if self.sampling is None else self.sampling.count
+    def ended_slots(self) -> int:
+        """Number of ended hypotheses that each group keeps: its share of the n best, or all samples."""
+        return -(-self.nbest // self.groups) if self.sampling is None else self.nbest
 
-    def check(self, wish: "Wish") -> None:
-        """Refuse a wish that cannot be meant."""
-        if self.end in {*wish.prefix, *(token for phrase in (*wish.phrases, *wish.avoid) for token in phrase)}:
-            raise ValueError(f"a prefix or phrase holds the end symbol {self.end}, behind which nothing comes")
-        if not all(wish.phrases) or not all(wish.avoid):
-            raise ValueError("a phrase has at least one token; leave empty ones out")
-        if wish.phrases and (self.sampling is not None or self.diversity):
-            raise ValueError(
-                "phrases that must appear need a plain beam: sampling and diversity do not search for them"
-            )
-        self.limits.of(wish)
+    def check(self, sentence: "SentenceOptions") -> None:
+        """Raise a `ValueError` for options of a sentence that no hypothesis can satisfy."""
+        phrases = (*sentence.constraints, *sentence.avoid)
+        if self.end in {*sentence.prefix, *(token for phrase in phrases for token in phrase)}:
+            raise ValueError(f"a prefix or phrase contains the end symbol {self.end}; remove it")
+        if not all(phrases):
+            raise ValueError("a phrase to contain or to avoid is empty; remove it")
+        if sentence.constraints and (self.sampling is not None or self.diversity):
+            raise ValueError("constraints need plain beam search; turn sampling and diversity off")
+        self.limits.bounds(sentence)
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What is asked for one sentence."""
+class SentenceOptions:
+    """Options of a search that hold for one sentence."""
 
-    source: int = 0
-    """Tokens of the source, for limits relative to it and for the coverage penalty."""
+    source_length: int = 0
+    """Number of source tokens, for limits relative to it and for the coverage penalty."""
+    begin: int | None = None
+    """The first token fed to the stepper; None is `SearchOptions.begin`. For a language model that has read a prompt up
+    to its last token, it is that last token."""
+    max_length: int | None = None
+    """Maximum number of tokens, if below the limit of the search."""
     prefix: tuple[int, ...] = ()
-    """Ids the hypothesis begins with."""
-    phrases: tuple[tuple[int, ...], ...] = ()
-    """Phrases that must appear, each as ids, in any order."""
+    """Ids that the hypothesis starts with."""
+    constraints: tuple[tuple[int, ...], ...] = ()
+    """Phrases, as ids, that the hypothesis must contain, in any order."""
     avoid: tuple[tuple[int, ...], ...] = ()
-    """Phrases that must not appear behind the prefix."""
+    """Phrases, as ids, that the hypothesis must not contain after the prefix."""
+    is_complete: Callable[[Sequence[int]], bool] | None = None
+    """Return whether a hypothesis with these tokens ends here, at no cost, as at a stop string; None never does."""
     seed: int = 0
-    """What sampling draws from: one seed gives the same samples whatever else is in the batch."""
+    """Random seed of sampling. The samples of a sentence do not depend on the rest of the batch."""
+
+
+def begin_of(sentence: SentenceOptions, options: SearchOptions) -> int:
+    """Return the first token that is fed to the stepper for a sentence."""
+    return options.begin if sentence.begin is None else sentence.begin

@@ -1,7 +1,7 @@
-"""What a search asks of whatever it searches in: the log-probabilities of the next token, row by row.
+"""What can be searched: protocols of anything that gives the log-probabilities of the next token, row by row.
 
-A row is one hypothesis. The W rows of a sentence lie in a line, sentences one after the other: R = B times W rows.
-Anything with `step` and `select` can be searched: a model of any family, an ensemble, a table of numbers.
+A row is one hypothesis. The W rows of a sentence are adjacent, sentences follow each other: R = B · W rows.
+Anything with `step` and `select` can be searched: a model of any family, an ensemble, or a table of numbers.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -15,121 +15,130 @@ State = TypeVar("State")
 
 @runtime_checkable
 class Stepper(Protocol[State]):
-    """Goes from token to token; what it must remember is a `State`, which a search only hands back."""
+    """Gives the log-probabilities of the next token. Its state, such as a KV cache, is passed through the search."""
 
     def step(self, tokens_R: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], State]:
-        """Log-probabilities of the next token in each row, given its last one, and the state with that.
+        """Append a token to each row; return the log-probabilities of the next one, and the new state.
 
-        They are the search's from then on: it may write into the tensor. The old state is not used again.
+        The search may write into the log-probabilities. It does not use the old state again.
         """
         ...
 
     def select(self, state: State, rows_R: Int[Tensor, " R"]) -> State:
-        """The state that goes on with these rows.
+        """Return the state that continues with these rows.
 
-        Rows of a sentence stay with it, and sentences keep their order; fewer rows mean that whole sentences leave.
+        The rows of a sentence stay adjacent, and sentences keep their order; with fewer rows, whole sentences leave.
         """
         ...
 
 
 @runtime_checkable
-class Joiner(Stepper[State], Protocol[State]):
-    """A stepper whose searches can be put together, so that new sentences take the place of those that are done."""
+class JoinableStepper(Stepper[State], Protocol[State]):
+    """A stepper that can take new sentences during a search (continuous batching)."""
 
     def join(self, states: Sequence[State]) -> State:
-        """One state of the sentences of several, in order; all have as many rows a sentence.
+        """Return one state with the sentences of several, in order.
 
-        Rows may have come differently far: each goes on from its own position.
+        All states have the same number of rows for each sentence. Rows may differ in length: each continues from its
+        own position.
         """
         ...
 
 
 @runtime_checkable
-class Attender(Stepper[State], Protocol[State]):
-    """A stepper that can say where it looked, which a coverage penalty asks for."""
+class AttentionStepper(Stepper[State], Protocol[State]):
+    """A stepper that can return attention weights, which a coverage penalty needs."""
 
     def attention(self, state: State) -> Float[Tensor, "R S"]:
-        """The weights with which each row looked at its source in the step that led to this state.
+        """Return the attention weights of each row to its source, in the step that led to this state.
 
-        They sum to one in each row, and are zero behind the end of a source.
+        They sum to one in each row, and are zero at padding.
         """
         ...
 
 
 @runtime_checkable
-class Shortlister(Stepper[State], Protocol[State]):
-    """A stepper that can say the best few of a step quicker than all of it; it is asked where these are enough."""
+class TopKStepper(Stepper[State], Protocol[State]):
+    """A stepper that can find the best tokens of a step faster than all log-probabilities."""
 
-    listed: float
-    """How many at most are said quicker than all are said and looked through."""
+    max_top_k: float
+    """Largest k for which `top_k` is faster than `step`."""
 
-    def top(
+    def top_k(
         self, tokens_R: Int[Tensor, " R"], state: State, k: int
     ) -> tuple[Float[Tensor, "R K"], Int[Tensor, "R K"], State]:
-        """The k greatest log-probabilities `step` would give for each row, greatest first, and their tokens."""
+        """Return the k greatest log-probabilities that `step` would return, in descending order, and their tokens."""
         ...
 
 
 @runtime_checkable
-class Board(Protocol):
-    """Decides what rows go on with, in tables of fixed shape, so that whoever steps can capture it with the step."""
+class StaticSearch(Protocol):
+    """A search in tensors of fixed shape, so that a stepper can capture its steps in a CUDA graph."""
 
     token_R: Tensor
-    """What each row reads next."""
+    """The token that each row is fed next."""
 
     @property
-    def tables(self) -> Sequence[Tensor]:
-        """All that a step changes, `token_R` among it."""
+    def buffers(self) -> Sequence[Tensor]:
+        """All tensors that a step changes, `token_R` among them."""
         ...
 
-    def decide(self, logprobs_RV: Float[Tensor, "R V"]) -> Int[Tensor, "B W"] | None:
-        """Decide by what may come next, which may be written into; always by the same operations, blindly.
+    def advance(self, logprobs_RV: Float[Tensor, "R V"]) -> Int[Tensor, "B W"] | None:
+        """Choose the next token of each row, always by the same operations; may write into the log-probabilities.
 
-        Says which row of its sentence each row goes on from; None if each from itself.
+        Returns:
+            The row of its sentence that each row continues; None if every row continues itself.
         """
         ...
 
 
 @runtime_checkable
-class StraightLimit(Protocol):
-    """What rows that go straight on may not go on with."""
+class GreedyLimits(Protocol):
+    """What a kernel must know to choose the best allowed token of a row."""
 
     end: int
+    """Id of the end symbol."""
     banned: Tensor | None
-    """Tokens that never come."""
+    """Ids that no hypothesis contains."""
 
     @property
     def short_B(self) -> Bool[Tensor, " B"]:
-        """Which rows may not end yet."""
+        """Whether the row is below its minimum length, so that it may not end."""
         ...
 
 
 @runtime_checkable
-class Straight(Board, Protocol):
-    """A board where each row goes on with its most probable token, which whoever steps may find by itself."""
+class StaticGreedy(StaticSearch, Protocol):
+    """A static greedy search; the stepper may find the best allowed token by a kernel of its own."""
 
-    limit: StraightLimit
+    limits: GreedyLimits
 
-    def go_on(self, token_B: Int[Tensor, " B"], logprob_B: Float[Tensor, " B"], end_B: Float[Tensor, " B"]) -> None:
-        """Go on with the most probable tokens that are allowed; `end_B` is what an end would have been worth."""
+    def append(self, token_B: Int[Tensor, " B"], logprob_B: Float[Tensor, " B"], end_B: Float[Tensor, " B"]) -> None:
+        """Append the best allowed tokens.
+
+        Args:
+            token_B: The tokens.
+            logprob_B: Their log-probabilities.
+            end_B: Log-probabilities of the end symbol, which rows of maximum length end with.
+        """
         ...
 
 
 @runtime_checkable
-class Runner(Stepper[State], Protocol[State]):
-    """A stepper that makes many steps in a row without anybody looking, where a board decides in between.
+class MultiStepper(Stepper[State], Protocol[State]):
+    """A stepper that makes many steps without the host, while a static search chooses the tokens.
 
-    It may have more lines than sentences: boards have room for all, and the first are the sentences.
+    It may have more lines than there are sentences: the search has room for all lines, and the sentences come first.
     """
 
-    def board(self, state: State, key: Hashable, make: Callable[[int, int], Board]) -> Any:
-        """The board where this search takes place, made for so many lines and steps if there is none of this key."""
+    def static_search(self, state: State, key: Hashable, make: Callable[[int, int], StaticSearch]) -> Any:
+        """Return the static search for this state; call `make(lines, steps)` if there is none with this key."""
         ...
 
-    def ready(self, state: State, steps: int) -> State:
-        """The state with room for so many more steps; it may be at another board then."""
+    def reserve(self, state: State, steps: int) -> State:
+        """Return the state with room for this many more steps; it may have another static search then."""
         ...
 
-    def run(self, state: State, board: Board, steps: int) -> State:
-        """Make so many steps."""
+    def run_steps(self, state: State, search: StaticSearch, steps: int) -> State:
+        """Make this many steps."""
         ...

@@ -1,4 +1,4 @@
-"""The whole tree a search looked at, for whoever wants to see why something was found and something else was not."""
+"""The tree of all candidates that a search considered, to see why it found what it found."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,87 +6,98 @@ from typing import Literal
 
 from torch import Tensor
 
-from regard.decode.choose import Candidates
+from regard.decode.candidates import Candidates
 
 Fate = Literal["kept", "ended", "pruned", "stopped"]
-"""Went on; ended and was ranked; was no match for the others; was alive when the search was over."""
+"""What became of a candidate: it continued; it ended and was ranked; others were better; the search was over."""
 
 
 @dataclass(frozen=True)
-class Node:
-    """One candidate of one step."""
+class SearchNode:
+    """A candidate of one step."""
 
     parent: int | None
-    """Number of the node it goes on from; None for the first token."""
+    """Number of the node that it continues; None for a first token."""
     token: int
-    place: int
-    """Which token of the hypothesis it is, counted from 0."""
+    position: int
+    """Position of the token in the hypothesis, counted from 0."""
     logprob: float
     """Log-probability of the token."""
     total: float
-    """Log-probability of the hypothesis up to it."""
+    """Log-probability of the hypothesis up to this token."""
     score: float
-    """What the hypothesis up to it would score."""
+    """Score of the hypothesis up to this token."""
     rank: int
-    """Its place among the candidates of its step and group, counted from 0."""
+    """Rank among the candidates of the step and group, counted from 0."""
     group: int
     fate: Fate
 
 
 @dataclass(frozen=True)
-class Tree:
-    """The nodes of one sentence; a node's number is its place in the tuple, and parents come first."""
+class SearchTree:
+    """The nodes of one sentence. The number of a node is its index; parents come before children."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[SearchNode, ...]
 
 
-class Forest:
-    """Trees that grow with a search, a tree a sentence."""
+class TreeRecorder:
+    """Records the tree of every sentence of a search; pass it to `IncrementalSearch`."""
 
     def __init__(self, groups: int, rows: int) -> None:
-        """Sentences of so many groups of so many rows."""
+        """Record sentences with this many groups of this many rows."""
         self._groups, self._rows = groups, rows
-        self._nodes: dict[int, list[Node]] = {}
-        self._at: dict[int, list[list[int | None]]] = {}
+        self._nodes: dict[int, list[SearchNode]] = {}
+        self._live: dict[int, list[list[int | None]]] = {}
+        """Of each sentence, the nodes of its live rows, group by group."""
 
-    def grow(
+    def add_step(
         self,
         numbers: Sequence[int],
-        found: Candidates,
+        candidates: Candidates,
         score_BK: Tensor,
         fates: tuple[Tensor, Tensor],
-        place_B: Tensor,
+        position_B: Tensor,
     ) -> None:
-        """One more step: candidates with their scores; which of them ended, and which go on, in order."""
-        ended_BK, going_BW = fates
-        tables = [each.tolist() for each in (*found.parts(), score_BK, ended_BK, going_BW, place_B)]
-        for beam, (parents, tokens, logprobs, totals, scores, ended, going, place) in enumerate(
+        """Record the candidates of a step.
+
+        Args:
+            numbers: Numbers of the sentences.
+            candidates: Their candidates.
+            score_BK: The scores of the candidates.
+            fates: Which candidates ended, and which ones continue, in order.
+            position_B: Position of the new token.
+        """
+        ended_BK, continuing_BW = fates
+        tables = [x.tolist() for x in (*candidates.tables(), score_BK, ended_BK, continuing_BW, position_B)]
+        for beam, (parents, tokens, logprobs, totals, scores, ended, continuing, position) in enumerate(
             zip(*tables, strict=True)
         ):
             number, group = numbers[beam // self._groups], beam % self._groups
             nodes = self._nodes.setdefault(number, [])
-            at = self._at.setdefault(number, [[None] * self._rows for _ in range(self._groups)])
-            where: dict[int, int] = {}
+            live = self._live.setdefault(number, [[None] * self._rows for _ in range(self._groups)])
+            node_of: dict[int, int] = {}
             for rank, total in enumerate(totals):
                 if total == float("-inf"):
                     continue
                 fate: Fate = "pruned"
                 if ended[rank]:
                     fate = "ended" if rank < self._rows else "pruned"
-                elif rank in going:
+                elif rank in continuing:
                     fate = "kept"
-                where[rank] = len(nodes)
-                parent = at[group][parents[rank]]
-                nodes.append(Node(parent, tokens[rank], place, logprobs[rank], total, scores[rank], rank, group, fate))
-            at[group] = [where.get(rank) for rank in going]
+                node_of[rank] = len(nodes)
+                parent = live[group][parents[rank]]
+                nodes.append(
+                    SearchNode(parent, tokens[rank], position, logprobs[rank], total, scores[rank], rank, group, fate)
+                )
+            live[group] = [node_of.get(rank) for rank in continuing]
 
-    def tree(self, number: int) -> Tree:
-        """The tree of a sentence that is done."""
+    def tree(self, number: int) -> SearchTree:
+        """Return the tree of a finished sentence."""
         nodes = self._nodes.get(number, [])
-        with_children = {node.parent for node in nodes}
-        return Tree(
+        parents = {node.parent for node in nodes}
+        return SearchTree(
             tuple(
-                replace(node, fate="stopped") if node.fate == "kept" and i not in with_children else node
+                replace(node, fate="stopped") if node.fate == "kept" and i not in parents else node
                 for i, node in enumerate(nodes)
             )
         )

@@ -1,94 +1,57 @@
-"""From a recipe to a model: the one place where a recipe meets the layers."""
+"""Build a model from the `[model]` section of a recipe."""
 
 from regard import recipe
-from regard.models.convolutional.outline import ConvS2S
-from regard.models.outline import Outline
-from regard.models.recurrent.outline import Bahdanau, Luong, Sutskever
+from regard.models.convolutional import build_convs2s
+from regard.models.language_model import LanguageModel
+from regard.models.recurrent.bahdanau import build_bahdanau
+from regard.models.recurrent.luong import build_luong
+from regard.models.recurrent.sutskever import build_sutskever
 from regard.models.seq2seq import Seq2Seq
-
-AnyOutline = Outline | Sutskever | Bahdanau | Luong | ConvS2S
-
-
-def build(model: recipe.Model, source_vocabulary: int, target_vocabulary: int) -> Seq2Seq:
-    """The model a recipe asks for, over vocabularies of these sizes."""
-    return outline(model).seq2seq(source_vocabulary, target_vocabulary)
+from regard.models.transformer import build_transformer, initialise, make_decoder, make_embedding
+from regard.nn.embedding import OutputProjection
 
 
-def outline(model: recipe.Model) -> AnyOutline:
-    """A recipe's model in plain values."""
-    match model:
+def build(settings: recipe.Model, source_vocabulary: int, target_vocabulary: int) -> Seq2Seq:
+    """Build the untrained encoder-decoder that a recipe asks for.
+
+    Args:
+        settings: The `[model]` section.
+        source_vocabulary: Size of the source vocabulary.
+        target_vocabulary: Size of the target vocabulary.
+
+    Example:
+        ::
+
+            model = build(recipe.Transformer(width=64, heads=2), 8000, 8000)
+    """
+    sizes = source_vocabulary, target_vocabulary
+    match settings:
         case recipe.Transformer():
-            return _transformer(model)
+            return build_transformer(settings, *sizes)
         case recipe.Sutskever():
-            return Sutskever(
-                width=model.width,
-                embedding=model.embedding,
-                layers=model.layers,
-                cell=model.cell,
-                backwards=model.backwards,
-                tied=model.tied,
-                dropout=model.dropout,
-            )
+            return build_sutskever(settings, *sizes)
         case recipe.Bahdanau():
-            return Bahdanau(
-                width=model.width,
-                embedding=model.embedding,
-                cell=model.cell,
-                readout=model.readout,
-                readout_width=model.readout_width,
-                tied=model.tied,
-                dropout=model.dropout,
-            )
+            return build_bahdanau(settings, *sizes)
         case recipe.Luong():
-            return _luong(model)
+            return build_luong(settings, *sizes)
         case recipe.ConvS2S():
-            return ConvS2S(
-                width=model.width,
-                embedding=model.embedding,
-                encoder_layers=model.encoder_layers,
-                decoder_layers=model.decoder_layers,
-                kernel=model.kernel,
-                positions=model.positions,
-                tied=model.tied,
-                dropout=model.dropout,
-            )
+            return build_convs2s(settings, *sizes)
 
 
-def _luong(model: recipe.Luong) -> Luong:
-    return Luong(
-        width=model.width,
-        embedding=model.embedding,
-        layers=model.layers,
-        cell=model.cell,
-        score=model.score,
-        feeding=model.feeding,
-        reach=model.reach,
-        backwards=model.backwards,
-        tied=model.tied,
-        dropout=model.dropout,
-    )
+def build_language_model(settings: recipe.Model, vocabulary: int) -> LanguageModel:
+    """Build the untrained decoder-only language model that a recipe asks for.
 
-
-def _transformer(model: recipe.Transformer) -> Outline:
-    return Outline(
-        width=model.width,
-        inner=model.inner,
-        heads=model.heads,
-        encoder_layers=model.encoder_layers,
-        decoder_layers=model.decoder_layers,
-        key_size=model.key_size,
-        value_size=model.value_size,
-        score=model.score,
-        position=model.position,
-        positions=model.positions,
-        position_width=model.position_width,
-        norm=model.norm,
-        norm_first=model.norm_first,
-        activation=model.activation,
-        window=model.window,
-        tied=model.tied,
-        dropout=model.dropout,
-        attention_dropout=model.attention_dropout,
-        activation_dropout=model.activation_dropout,
-        word_dropout=model.word_dropout,
-    )
+    Raises:
+        ValueError: The family's decoder does not work without an encoder.
+    """
+    if not isinstance(settings, recipe.Transformer):
+        raise ValueError(
+            f"a language model is decoder-only, but the decoder of kind = '{settings.kind}' needs an encoder; "
+            "set kind = 'transformer'"
+        )
+    embedding = make_embedding(settings, vocabulary)
+    shared = embedding.weight if settings.tied in ("all", "decoder") else None
+    output = OutputProjection(settings.width, vocabulary, shared)
+    model = LanguageModel(make_decoder(settings, embedding, cross=False), output)
+    initialise(model, settings)
+    return model

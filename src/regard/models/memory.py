@@ -1,56 +1,111 @@
-"""What an encoder leaves and every decoder looks at, and what the two must be able to do to make a model."""
+"""The memory that encoders leave and decoders attend to, and the protocols of encoders and decoders.
+
+Any encoder goes with any decoder, as far as their widths fit: a decoder needs nothing but a `Memory`.
+"""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.nn.embedding import Embedding
 from regard.nn.ragged import Layout, Ragged
 
 State = Any
-"""How far a search has come; only the decoder that made it looks inside."""
+"""A decoding state. Only the decoder that made it knows what it holds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """A state for each source token, end to end, and whose it is."""
+    """The encoded inputs: a state for each token, patch or other part of an input, in a ragged batch."""
 
     states_ND: Float[Tensor, "N D"]
+    """What attention compares with its queries, and what it mixes unless there are other `values_ND`."""
     layout: Layout
     values_ND: Float[Tensor, "N D2"] | None = None
-    """What attention mixes where that is not the states themselves (Gehring et al. 2017, §3.3)."""
+    """What attention mixes, if not the states themselves (Gehring et al. 2017, §3.3)."""
     last: tuple[Float[Tensor, "L B D3"], ...] = ()
-    """The state in which a recurrent encoder stopped, layer by layer; two parts for an LSTM."""
+    """The final state of a recurrent encoder, layer by layer: one tensor for a GRU, two for an LSTM."""
+
+    @property
+    def values(self) -> Float[Tensor, "N D2"]:
+        """What attention mixes."""
+        return self.states_ND if self.values_ND is None else self.values_ND
+
+    @property
+    def summary_BD(self) -> Float[Tensor, "B D3"]:
+        """One vector for each input: the final state of a recurrent encoder's last layer, or the mean of the states."""
+        if self.last:
+            return self.last[0][-1]
+        sums_BD = self.states_ND.new_zeros(len(self.layout), self.states_ND.shape[1])
+        sums_BD = sums_BD.index_add(0, self.layout.sequence_N, self.states_ND)
+        return sums_BD / self.layout.lengths_B.clamp(min=1)[:, None]
+
+    def initial_state(self, layers: int, width: int, tensors: int) -> tuple[Float[Tensor, "L B D3"], ...]:
+        """Return the hidden state from which a recurrent decoder starts.
+
+        It is the final state of a recurrent encoder. Other encoders have none: then every layer starts from the mean of
+        the input's states, as in Xu et al. 2015, §3.1.2, and an LSTM's cells start from zero.
+
+        Args:
+            layers: Layers of the decoder.
+            width: Width of its hidden state.
+            tensors: Tensors of its hidden state: 1 for a GRU, 2 for an LSTM.
+
+        Raises:
+            ValueError: The state has another shape than the decoder needs.
+        """
+        last = self.last
+        if not last:
+            mean_LBD = self.summary_BD.expand(layers, -1, -1)
+            last = (mean_LBD, *(torch.zeros_like(mean_LBD) for _ in range(tensors - 1)))
+        found, needed = (len(last), last[0].shape[0], last[0].shape[2]), (tensors, layers, width)
+        if found != needed:
+            raise ValueError(
+                f"this decoder starts from {needed[0]} tensor(s) of {needed[1]} layer(s) and width {needed[2]}, but "
+                f"the encoder leaves {found[0]} tensor(s) of {found[1]} layer(s) and width {found[2]}; "
+                "give encoder and decoder the same cell, number of layers and width"
+            )
+        return last
 
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Reads sources."""
+    """Encodes inputs of its own kind: texts, and in other tasks images or documents."""
 
-    if TYPE_CHECKING:  # at run time only methods are asked for: from Python 3.12 on, a module's parts are not seen
-        embedding: Embedding
+    if TYPE_CHECKING:  # isinstance checks methods only: from Python 3.12 on, it does not find a module's properties
 
-    def encode(self, tokens: Ragged) -> Memory:
-        """What is left of each source."""
+        @property
+        def max_positions(self) -> int | None:
+            """The longest input it can encode; None if there is no limit."""
+
+    def encode(self, inputs: Any) -> Memory:
+        """Encode a batch of inputs."""
 
 
 @runtime_checkable
 class Decoder(Protocol):
-    """Writes targets, all at once where they are known, else step by step."""
+    """Turns target tokens into states that predict the next token, given a memory."""
 
-    if TYPE_CHECKING:  # at run time only methods are asked for: from Python 3.12 on, a module's parts are not seen
-        embedding: Embedding
+    if TYPE_CHECKING:
+
+        @property
+        def max_positions(self) -> int | None:
+            """The longest target it can decode; None if there is no limit."""
 
     def __call__(self, tokens: Ragged, memory: Memory) -> Float[Tensor, "N D"]:
-        """The state of every target token, from which the next one is told."""
+        """Return the state at every target token (teacher forcing), one sequence for each memory."""
 
     def start(self, rows: int, memory: Memory) -> State:
-        """A search of `rows` rows that has seen nothing but the memory."""
+        """Return the decoding state of `rows` rows that have read the memory only; equally many rows share each."""
 
     def step(self, tokens_R: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R D"], State]:
-        """The state of one new token in each row, and the search with it."""
+        """Append one token to each row; return the state at that token, and the new decoding state."""
 
     def select(self, state: State, rows_R: Int[Tensor, " R"]) -> State:
-        """The search that goes on with these rows. The W rows in a line that share a memory stay in a line."""
+        """Return the decoding state that continues from these rows.
+
+        The adjacent rows that share a memory stay adjacent, and memories keep their order; fewer rows mean that whole
+        memories leave.
+        """

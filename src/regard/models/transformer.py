@@ -1,102 +1,237 @@
-"""The Transformer's stack of layers (Vaswani et al. 2017, §3.1): ids of a ragged batch in, a state for each token out.
+"""The Transformer (Vaswani et al. 2017): token ids of a ragged batch in, a state for each token out.
 
-There is one stack. Told to look everywhere it is an encoder; causal, with a memory to look at, a decoder; causal
-without a memory, a language model.
+One stack serves every kind of model. Bidirectional, it is an encoder. Causal, it is a decoder: with cross-attention
+that of an encoder-decoder, without it a language model.
 """
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.models.beams import check_lines
 from regard.models.memory import Memory
-from regard.nn.attention.kept import Kept
-from regard.nn.attention.plan import plan
-from regard.nn.attention.sight import Sight
-from regard.nn.block import Block, Seen
-from regard.nn.embedding import Embedding
+from regard.models.rows import check_rows
+from regard.models.seq2seq import Seq2Seq
+from regard.models.tying import tie
+from regard.nn.attention.kv_cache import KVCache
+from regard.nn.attention.mask import AttentionMask, alibi_slopes
+from regard.nn.attention.multihead import CrossAttention, SelfAttention
+from regard.nn.attention.plan import plan_attention
+from regard.nn.block import LayerCache, TransformerBlock
+from regard.nn.embedding import Embedding, OutputProjection
+from regard.nn.feedforward import FeedForward
+from regard.nn.norm import make_norm
+from regard.nn.position import make_position_encoding
 from regard.nn.ragged import Ragged
+from regard.recipe import Transformer
 
 
 @dataclass(frozen=True, eq=False)
 class StackState:
-    """How far a search has come: what each layer has seen, for R rows of which W in a line share one memory."""
+    """The decoding state of R rows: their KV cache, layer by layer. The `beams` rows of one source are adjacent."""
 
-    seen: tuple[Seen, ...]
+    caches: tuple[LayerCache, ...]
+    position_R: Int[Tensor, " R"]
+    """Position of the next token of each row."""
     length: int
+    """Length of the longest row, which is the number of columns of the cache. Shorter rows are padded on the left."""
     beams: int
 
 
 class Stack(nn.Module):
-    """An embedding, layers one upon the other, and with norm-first layers a last normalisation."""
+    """An embedding, layers, and a final norm if the layers are norm-first (§3.1)."""
 
-    def __init__(self, embedding: Embedding, blocks: Iterable[Block], norm: nn.Module | None, sight: Sight) -> None:
-        """Put built parts together; `sight` says who may look where in self-attention."""
+    def __init__(
+        self, embedding: Embedding, blocks: Iterable[TransformerBlock], norm: nn.Module | None, mask: AttentionMask
+    ) -> None:
+        """Put built parts together; `mask` is the mask of self-attention."""
         super().__init__()
         self.embedding = embedding
         self.layers = nn.ModuleList(blocks)
         self.norm = norm if norm is not None else nn.Identity()
-        self.sight = sight
+        self.mask = mask
+
+    @property
+    def blocks(self) -> list[TransformerBlock]:
+        """The layers, typed."""
+        return [layer for layer in self.layers if isinstance(layer, TransformerBlock)]
+
+    @property
+    def max_positions(self) -> int | None:
+        """The longest sequence it can read; None if there is no limit."""
+        return self.embedding.max_positions
 
     def forward(self, tokens: Ragged, memory: Memory | None = None) -> Float[Tensor, "N D"]:
-        """The state of every token, which has looked where it may."""
+        """Return the state of every token."""
         x_ND = self.embedding(tokens)
-        own = plan(self.sight, tokens.layout, tokens.layout)
-        there = None if memory is None else (memory.states_ND, plan(Sight(), tokens.layout, memory.layout))
-        blocks = self._blocks()
-        following = [*(layer.around_self.norm for layer in blocks[1:]), self.norm]
-        entered_ND = blocks[0].around_self.enter(x_ND)
-        for layer, norm in zip(blocks, following, strict=True):
-            x_ND, entered_ND = layer(x_ND, entered_ND, own, there, norm)
+        own, cross = plan_attention(self.mask, tokens.layout, tokens.layout), None
+        if memory is not None:
+            cross = memory.states_ND, plan_attention(AttentionMask(), tokens.layout, memory.layout)
+        blocks = self.blocks
+        next_norms = [*(block.around_self.norm for block in blocks[1:]), self.norm]
+        entered_ND = blocks[0].around_self.sublayer_input(x_ND)
+        for block, next_norm in zip(blocks, next_norms, strict=True):
+            x_ND, entered_ND = block(x_ND, entered_ND, own, cross, next_norm)
         return entered_ND
 
-    def encode(self, tokens: Ragged) -> Memory:
-        """What it leaves for a decoder to look at."""
-        return Memory(self(tokens), tokens.layout)
+    def encode(self, inputs: Ragged) -> Memory:
+        """Encode a ragged batch of token ids."""
+        return Memory(self(inputs), inputs.layout)
 
     def start(self, rows: int, memory: Memory | None = None) -> StackState:
-        """A search of `rows` rows that has seen nothing but the memory; keys and values of that are computed now."""
-        if not self.sight.causal:
-            raise ValueError("only a causal stack goes step by step; this one looks ahead, so give it whole sequences")
+        """Return the decoding state of `rows` rows that have read the memory only.
+
+        The keys and values of the memory are computed now, once for all steps.
+
+        Raises:
+            ValueError: The stack is not causal.
+        """
+        if not self.mask.causal:
+            raise ValueError(
+                "only a causal stack decodes step by step; this one sees later tokens, so give it whole sequences"
+            )
         like = self.embedding.weight.new_empty(rows) if memory is None else memory.states_ND.new_empty(rows)
-        seen = []
-        for layer in self._blocks():
-            own = Kept.nothing(like, layer.self.heads, layer.self.key_size, layer.self.value_size)
-            at_memory = None
-            if layer.cross is not None and memory is not None:
-                at_memory = layer.cross.keep(memory.states_ND, memory.layout)
-            seen.append(Seen(own, at_memory))
-        return StackState(tuple(seen), 0, 1 if memory is None else rows // len(memory.layout))
+        caches = []
+        for block in self.blocks:
+            own, cross = KVCache.empty(like, block.self.heads, block.self.key_size, block.self.value_size), None
+            if block.cross is not None and memory is not None:
+                cross = block.cross.make_cache(memory.states_ND, memory.layout)
+            caches.append(LayerCache(own, cross))
+        position_R = torch.zeros(rows, dtype=torch.int64, device=like.device)
+        return StackState(tuple(caches), position_R, 0, 1 if memory is None else rows // len(memory.layout))
+
+    def prefill(self, prompts: Ragged, beams: int = 1) -> StackState:
+        """Read all prompts in one parallel pass; return the decoding state behind them with `beams` rows for each.
+
+        Prompts may differ in length and may be empty: each row continues at its own position.
+        """
+        layout = prompts.layout
+        state = self.start(len(prompts))
+        if prompts.tokens:
+            x_ND, plan, caches = self.embedding(prompts), plan_attention(self.mask, layout, layout), []
+            for block in self.blocks:
+                x_ND, cache = block.prefill(x_ND, plan)
+                caches.append(cache)
+            state = StackState(tuple(caches), layout.lengths_B.long(), layout.longest, 1)
+        if beams == 1:
+            return state
+        rows_R = torch.arange(len(prompts), device=layout.offsets.device).repeat_interleave(beams)
+        caches = [LayerCache(cache.self_attention.select_rows(rows_R), None) for cache in state.caches]
+        return StackState(tuple(caches), state.position_R.index_select(0, rows_R), state.length, beams)
 
     def step(self, tokens_R: Int[Tensor, " R"], state: StackState) -> tuple[Float[Tensor, "R D"], StackState]:
-        """The state of one new token in each row, and the search with it."""
+        """Append one token to each row; return the state at that token, and the new decoding state."""
         self.embedding.check(tokens_R, state.length + 1)
-        x_RD = self.embedding.embed(tokens_R, torch.full_like(tokens_R, state.length))
-        grown = []
-        for layer, seen in zip(self._blocks(), state.seen, strict=True):
-            x_RD, after = layer.step(x_RD, state.length, seen, self.sight)
-            grown.append(after)
-        return self.norm(x_RD), replace(state, seen=tuple(grown), length=state.length + 1)
+        x_RD = self.embedding.embed(tokens_R, state.position_R)
+        caches = []
+        for block, cache in zip(self.blocks, state.caches, strict=True):
+            x_RD, grown = block.step(x_RD, state.position_R, cache, self.mask)
+            caches.append(grown)
+        return self.norm(x_RD), StackState(tuple(caches), state.position_R + 1, state.length + 1, state.beams)
 
     def select(self, state: StackState, rows_R: Int[Tensor, " R"]) -> StackState:
-        """The search that goes on with these rows. The W rows in a line that share a memory stay in a line.
+        """Return the decoding state that continues from these rows; see `regard.models.memory.Decoder`.
 
-        While every line stays, no key or value of a memory moves; when lines leave, the memories of the others remain.
+        While every memory stays, none of its keys and values moves.
         """
-        lines_B = rows_R[:: state.beams] // state.beams
-        leave = rows_R.shape[0] < state.seen[0].own.k_BHKE.shape[0]
+        rows = state.position_R.shape[0]
+        check_rows(rows_R, state.beams, rows)
+        leave = rows_R.shape[0] < rows
+        memories_B = rows_R[:: state.beams] // state.beams
+        position_R, length = state.position_R.index_select(0, rows_R), state.length
+        is_ragged = state.caches[0].self_attention.mask_BK is not None
+        if leave and is_ragged and position_R.numel():  # the longest row may have left
+            length = int(position_R.max())
 
-        def chosen(seen: Seen) -> Seen:
-            memory = seen.memory.rows(lines_B) if leave and seen.memory is not None else seen.memory
-            return Seen(seen.own.rows(rows_R), memory)
+        def selected(cache: LayerCache) -> LayerCache:
+            own, cross = cache.self_attention.select_rows(rows_R), cache.cross_attention
+            if leave and cross is not None:
+                cross = cross.select_rows(memories_B)
+            return LayerCache(own if length == state.length else own.last_columns(length), cross)
 
-        if state.seen[0].memory is not None:
-            check_lines(rows_R, state.beams, state.seen[0].own.k_BHKE.shape[0])
-        return replace(state, seen=tuple(chosen(each) for each in state.seen))
+        return StackState(tuple(selected(cache) for cache in state.caches), position_R, length, state.beams)
 
-    def _blocks(self) -> list[Block]:
-        """The layers, as what they are."""
-        return [layer for layer in self.layers if isinstance(layer, Block)]
+
+def make_embedding(settings: Transformer, vocabulary: int) -> Embedding:
+    """Make the embedding of a vocabulary, with its position encoding."""
+    position_width = settings.position_width or 0
+    position = make_position_encoding(settings.position, position_width or settings.width, settings.positions)
+    return Embedding(
+        vocabulary,
+        settings.width - position_width,
+        position,
+        "concatenation" if position_width else "sum",
+        settings.scale_embedding,
+        settings.dropout,
+        settings.word_dropout,
+    )
+
+
+def make_block(settings: Transformer, cross: bool) -> TransformerBlock:
+    """Make one layer, with or without cross-attention."""
+    sizes = settings.width, settings.heads, settings.key_size, settings.value_size
+    attention = *sizes, settings.score, settings.attention_dropout
+    return TransformerBlock(
+        SelfAttention(*attention, rotary=settings.position == "rotary"),
+        CrossAttention(*attention) if cross else None,
+        FeedForward(settings.width, settings.inner, settings.activation, settings.activation_dropout),
+        settings.width,
+        settings.norm,
+        settings.norm_first,
+        settings.dropout,
+    )
+
+
+def make_encoder(settings: Transformer, embedding: Embedding) -> Stack:
+    """Make a bidirectional stack over an embedding."""
+    return _make_stack(settings, embedding, settings.encoder_layers, cross=False, window=settings.window)
+
+
+def make_decoder(settings: Transformer, embedding: Embedding, cross: bool = True) -> Stack:
+    """Make a causal stack over an embedding; without cross-attention it is that of a language model."""
+    window = None if cross else settings.window
+    return _make_stack(settings, embedding, settings.decoder_layers, cross, causal=True, window=window)
+
+
+def _make_stack(
+    settings: Transformer,
+    embedding: Embedding,
+    layers: int,
+    cross: bool,
+    causal: bool = False,
+    window: int | None = None,
+) -> Stack:
+    norm = make_norm(settings.norm, settings.width) if settings.norm_first else nn.Identity()
+    slopes = alibi_slopes(settings.heads) if settings.position == "alibi" else ()
+    mask = AttentionMask(causal=causal, window=window, slopes=slopes)
+    return Stack(embedding, [make_block(settings, cross) for _ in range(layers)], norm, mask)
+
+
+def build_transformer(settings: Transformer, source_vocabulary: int, target_vocabulary: int) -> Seq2Seq:
+    """Build an encoder-decoder for vocabularies of these sizes."""
+    source, target = make_embedding(settings, source_vocabulary), make_embedding(settings, target_vocabulary)
+    shared = tie(settings.tied, source, target)
+    output = OutputProjection(settings.width, target_vocabulary, shared)
+    model = Seq2Seq(make_encoder(settings, source), make_decoder(settings, target), output)
+    initialise(model, settings)
+    return model
+
+
+def initialise(model: nn.Module, settings: Transformer) -> None:
+    """Draw all weight matrices anew from N(0, init_std²), if the recipe sets `init_std`.
+
+    The matrices that write into a residual stream are divided by the square root of how many its stack has (Radford et
+    al. 2019, §2.3).
+    """
+    if settings.init_std is None:
+        return
+    writers: dict[int, int] = {}
+    for stack in (module for module in model.modules() if isinstance(module, Stack)):
+        names = [name for name, _ in stack.named_parameters() if name.endswith((".out.weight", ".narrow.weight"))]
+        writers |= {id(stack.get_parameter(name)): len(names) for name in names}
+    for weight in model.parameters():
+        if weight.ndim > 1:
+            nn.init.normal_(weight, std=settings.init_std / math.sqrt(writers.get(id(weight), 1)))

@@ -1,4 +1,4 @@
-"""Which of source, target and output share one matrix (Press & Wolf 2017)."""
+"""Tied embeddings: which of source, target and output share one matrix (Press & Wolf 2017)."""
 
 from torch import nn
 
@@ -6,28 +6,40 @@ from regard.nn.embedding import Embedding
 
 
 def tie(tied: str, source: Embedding, target: Embedding) -> nn.Parameter | None:
-    """Let the embeddings be one as told; the matrix the output is to share, or None if it has its own."""
+    """Let two embeddings share their matrix if the recipe says so.
+
+    Args:
+        tied: The recipe's setting: all, decoder, embeddings, outer or none.
+        source: Embedding of the source.
+        target: Embedding of the target.
+
+    Returns:
+        The matrix that the output projection is to share; None if it has its own.
+
+    Raises:
+        ValueError: The vocabularies differ in size.
+    """
     match tied:
         case "all":
-            source.weight = _same(target, source)
+            _share(source, target)
             return source.weight
         case "decoder":
             return target.weight
         case "embeddings":
-            source.weight = _same(target, source)
+            _share(source, target)
             return None
         case "outer":
             return source.weight
         case "none":
             return None
-    raise ValueError(f"'{tied}' ties nothing; it may be all, decoder, embeddings, outer or none")
+    raise ValueError(f"unknown value tied = '{tied}'; choose all, decoder, embeddings, outer or none")
 
 
-def _same(target: Embedding, source: Embedding) -> nn.Parameter:
-    """The one matrix of two embeddings, which must have one vocabulary."""
+def _share(source: Embedding, target: Embedding) -> None:
+    """Let the source use the target's matrix."""
     if target.weight.shape != source.weight.shape:
         raise ValueError(
-            f"source and target vocabularies of {source.weight.shape[0]} and {target.weight.shape[0]} cannot share one "
-            "embedding; use a joint vocabulary, or tie the decoder only"
+            f"source and target vocabularies of {source.weight.shape[0]} and {target.weight.shape[0]} tokens cannot "
+            "share one embedding; use a joint vocabulary, or tied = 'decoder'"
         )
-    return target.weight
+    source.weight = target.weight

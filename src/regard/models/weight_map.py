@@ -1,42 +1,46 @@
-"""Which weight of ours is which of theirs: one table a foreign family, read in both directions.
+"""Weight maps: which weight of our models is which weight of another library's, read in both directions.
 
-Our merged projections are theirs laid one upon the other. `{n}` stands for the number of a layer.
+Our merged projections are theirs, stacked by rows. `{n}` stands for the number of a layer.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A weight of ours, and the weights of theirs that make it, row upon row."""
+class WeightRule:
+    """A weight of ours, and the weights of theirs it consists of."""
 
     ours: str
     theirs: tuple[str, ...]
     skip: int = 0
-    """Rows of theirs that mean nothing to us."""
+    """Leading rows of theirs that have no counterpart."""
+    transposed: bool = False
+    """Whether theirs are stored as inputs by outputs, as GPT-2's are."""
 
 
-def _attention(ours: str, theirs: str, merged: str, parts: str) -> list[Rule]:
-    """A merged projection and its parts, `q`, `k` and `v`, with weight and bias."""
-    return [Rule(f"{ours}.{merged}.{w}", tuple(f"{theirs}.{p}_proj.{w}" for p in parts)) for w in ("weight", "bias")]
+def _merged(ours: str, theirs: str, name: str, parts: str) -> list[WeightRule]:
+    """Map a merged projection to its parts `q`, `k` and `v`, weight and bias."""
+    return [
+        WeightRule(f"{ours}.{name}.{w}", tuple(f"{theirs}.{p}_proj.{w}" for p in parts)) for w in ("weight", "bias")
+    ]
 
 
-def _same(ours: str, theirs: str) -> list[Rule]:
-    """A layer that is the same on both sides, with weight and bias."""
-    return [Rule(f"{ours}.{w}", (f"{theirs}.{w}",)) for w in ("weight", "bias")]
+def _same(ours: str, theirs: str) -> list[WeightRule]:
+    """Map a layer that both have, weight and bias."""
+    return [WeightRule(f"{ours}.{w}", (f"{theirs}.{w}",)) for w in ("weight", "bias")]
 
 
-def _side(side: str) -> list[Rule]:
-    """What encoder and decoder have in common."""
+def _stack(side: str) -> list[WeightRule]:
+    """Map what encoder and decoder of Marian have in common."""
     ours, theirs = f"{side}.layers.{{n}}", f"model.{side}.layers.{{n}}"
     return [
-        Rule(f"{side}.embedding.weight", ("model.shared.weight",)),
-        *_attention(f"{ours}.self", f"{theirs}.self_attn", "qkv", "qkv"),
+        WeightRule(f"{side}.embedding.weight", ("model.shared.weight",)),
+        *_merged(f"{ours}.self", f"{theirs}.self_attn", "qkv", "qkv"),
         *_same(f"{ours}.self.out", f"{theirs}.self_attn.out_proj"),
         *_same(f"{ours}.around_self.norm", f"{theirs}.self_attn_layer_norm"),
         *_same(f"{ours}.feedforward.widen", f"{theirs}.fc1"),
@@ -45,19 +49,19 @@ def _side(side: str) -> list[Rule]:
     ]
 
 
-_CROSS, _THEIR_CROSS = "decoder.layers.{n}", "model.decoder.layers.{n}.encoder_attn"
+_LAYER, _MARIAN_CROSS, _GPT2_LAYER = "decoder.layers.{n}", "model.decoder.layers.{n}.encoder_attn", "transformer.h.{n}"
 
 MARIAN = (
-    *_side("encoder"),
-    *_side("decoder"),
-    *_attention(f"{_CROSS}.cross", _THEIR_CROSS, "query", "q"),
-    *_attention(f"{_CROSS}.cross", _THEIR_CROSS, "kv", "kv"),
-    *_same(f"{_CROSS}.cross.out", f"{_THEIR_CROSS}.out_proj"),
-    *_same(f"{_CROSS}.around_cross.norm", f"{_THEIR_CROSS}_layer_norm"),
-    Rule("output.weight", ("lm_head.weight",)),
-    Rule("output.bias", ("final_logits_bias",)),
+    *_stack("encoder"),
+    *_stack("decoder"),
+    *_merged(f"{_LAYER}.cross", _MARIAN_CROSS, "query", "q"),
+    *_merged(f"{_LAYER}.cross", _MARIAN_CROSS, "kv", "kv"),
+    *_same(f"{_LAYER}.cross.out", f"{_MARIAN_CROSS}.out_proj"),
+    *_same(f"{_LAYER}.around_cross.norm", f"{_MARIAN_CROSS}_layer_norm"),
+    WeightRule("output.weight", ("lm_head.weight",)),
+    WeightRule("output.bias", ("final_logits_bias",)),
 )
-"""Hugging Face's MarianMTModel; its positions are `sinusoidal-halves`, which have no weights."""
+"""Hugging Face's MarianMTModel. Its positions have all sines before all cosines, and no weights."""
 
 BART = (
     *MARIAN,
@@ -65,50 +69,78 @@ BART = (
         rule
         for side in ("encoder", "decoder")
         for rule in (
-            # Two rows of theirs are left from fairseq, where positions were counted from the padding's id.
-            Rule(f"{side}.embedding.position.weight", (f"model.{side}.embed_positions.weight",), skip=2),
+            # Two of their rows are unused since fairseq, where positions were counted from the padding's id.
+            WeightRule(f"{side}.embedding.position.weight", (f"model.{side}.embed_positions.weight",), skip=2),
             *_same(f"{side}.embedding.norm", f"model.{side}.layernorm_embedding"),
         )
     ),
 )
 """Hugging Face's BartForConditionalGeneration."""
 
+GPT2 = (
+    WeightRule("decoder.embedding.weight", ("transformer.wte.weight",)),
+    WeightRule("decoder.embedding.position.weight", ("transformer.wpe.weight",)),
+    *_same(f"{_LAYER}.around_self.norm", f"{_GPT2_LAYER}.ln_1"),
+    *_same(f"{_LAYER}.around_feedforward.norm", f"{_GPT2_LAYER}.ln_2"),
+    *(
+        replace(rule, transposed=rule.ours.endswith("weight"))
+        for ours, theirs in (
+            ("self.qkv", "attn.c_attn"),
+            ("self.out", "attn.c_proj"),
+            ("feedforward.widen", "mlp.c_fc"),
+            ("feedforward.narrow", "mlp.c_proj"),
+        )
+        for rule in _same(f"{_LAYER}.{ours}", f"{_GPT2_LAYER}.{theirs}")
+    ),
+    *_same("decoder.norm", "transformer.ln_f"),
+    WeightRule("output.weight", ("lm_head.weight",)),
+)
+"""Hugging Face's GPT2LMHeadModel, as a `LanguageModel`."""
 
-def import_weights(model: nn.Module, rules: tuple[Rule, ...], theirs: Mapping[str, Tensor]) -> None:
-    """Copy their weights into our model; every weight of ours must be found among theirs, in its shape."""
+
+def import_weights(model: nn.Module, rules: tuple[WeightRule, ...], theirs: Mapping[str, Tensor]) -> None:
+    """Copy their weights into our model.
+
+    Raises:
+        ValueError: A weight of ours has no counterpart, or one of another shape.
+    """
     ours = dict(model.named_parameters(remove_duplicate=False))
-    found = _match(rules, ours)
-    if missing := sorted(ours.keys() - found.keys()):
-        raise ValueError(f"nothing of theirs makes {missing[:3]}; is the model outlined as theirs is?")
+    matched = _match(rules, ours)
+    if missing := sorted(ours.keys() - matched.keys()):
+        raise ValueError(f"no weights of theirs correspond to {missing[:3]}; build the model with their settings")
     with torch.no_grad():
-        for name, rule in found.items():
-            if absent := [each for each in rule.theirs if each not in theirs]:
-                raise ValueError(f"'{name}' is made of {absent}, which their weights have not")
-            made = torch.cat([theirs[each][rule.skip :].reshape(-1, *ours[name].shape[1:]) for each in rule.theirs])
-            if made.shape != ours[name].shape:
-                raise ValueError(f"'{name}' is {tuple(ours[name].shape)} here and {tuple(made.shape)} there")
-            ours[name].copy_(made)
+        for name, rule in matched.items():
+            if absent := [part for part in rule.theirs if part not in theirs]:
+                raise ValueError(f"'{name}' consists of {absent}, which are missing from their weights")
+            parts = [theirs[part].t() if rule.transposed else theirs[part] for part in rule.theirs]
+            weight = torch.cat([part[rule.skip :].reshape(-1, *ours[name].shape[1:]) for part in parts])
+            if weight.shape != ours[name].shape:
+                raise ValueError(
+                    f"'{name}' has shape {tuple(ours[name].shape)} in our model and {tuple(weight.shape)} in theirs; "
+                    "build the model with their settings"
+                )
+            ours[name].copy_(weight)
 
 
-def export_weights(model: nn.Module, rules: tuple[Rule, ...]) -> dict[str, Tensor]:
-    """Our weights under their names; rows of theirs that mean nothing to us come out as zero."""
+def export_weights(model: nn.Module, rules: tuple[WeightRule, ...]) -> dict[str, Tensor]:
+    """Return our weights under their names; rows of theirs without a counterpart are zero."""
     ours = dict(model.named_parameters(remove_duplicate=False))
     theirs = {}
     for name, rule in _match(rules, ours).items():
-        for part, each in zip(ours[name].detach().chunk(len(rule.theirs)), rule.theirs, strict=True):
-            theirs[each] = torch.cat([part.new_zeros(rule.skip, *part.shape[1:]), part])
+        for part, weight in zip(rule.theirs, ours[name].detach().chunk(len(rule.theirs)), strict=True):
+            whole = torch.cat([weight.new_zeros(rule.skip, *weight.shape[1:]), weight])
+            theirs[part] = whole.t().contiguous() if rule.transposed else whole
     return theirs
 
 
-def _match(rules: tuple[Rule, ...], ours: Mapping[str, Tensor]) -> dict[str, Rule]:
-    """The rule for each weight of ours that has one, its layer's number filled in."""
-    return {name: rule for each in rules for name, rule in _filled(each, ours)}
-
-
-def _filled(rule: Rule, ours: Mapping[str, Tensor]) -> Iterator[tuple[str, Rule]]:
-    """A rule for each layer it speaks of."""
-    shape = re.compile(re.escape(rule.ours).replace(r"\{n\}", r"(\d+)"))
-    for name in ours:
-        if found := shape.fullmatch(name):
-            number = found[1] if found.groups() else ""
-            yield name, Rule(name, tuple(each.format(n=number) for each in rule.theirs), rule.skip)
+def _match(rules: tuple[WeightRule, ...], ours: Mapping[str, Tensor]) -> dict[str, WeightRule]:
+    """Return the rule for each weight of ours that has one, with the number of its layer filled in."""
+    matched = {}
+    for rule in rules:
+        pattern = re.compile(re.escape(rule.ours).replace(r"\{n\}", r"(?P<n>\d+)"))
+        for name in ours:
+            if found := pattern.fullmatch(name):
+                matched[name] = replace(
+                    rule, ours=name, theirs=tuple(part.format(**found.groupdict()) for part in rule.theirs)
+                )
+    return matched

@@ -1,14 +1,14 @@
-"""Tensors in, tensors out: the layers every family is built from.
+"""Neural network layers shared by all model families.
 
-A tensor's name ends in its shape, by one legend for the whole project:
+The end of a tensor's name is its shape, by one legend for the whole project:
 
     N  tokens of a ragged batch, end to end      D  width
     B  sequences                                 H  heads
     S  source positions                          E  size of a head
     T  target positions                          F  inner width
     Q  queries                                   V  vocabulary
-    K  keys                                      W  beams
+    K  keys                                      W  beam width
     L  layers                                    R  rows of a search, B times W
 
-A mask is true where one may look. A length counts real tokens. Batch first.
+A mask is true where attention is allowed. A length counts real tokens. Tensors are batch first.
 """

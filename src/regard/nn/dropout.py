@@ -1,4 +1,4 @@
-"""Dropout: numbers set to zero at random while training, the others scaled up (Srivastava et al. 2014)."""
+"""Dropout (Srivastava et al. 2014) with a fast CPU implementation and a random generator per thread."""
 
 import threading
 from collections.abc import Iterator
@@ -8,49 +8,51 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-STEPS = 2**16  # the dice thrown on a CPU: sixteen bits a number
+LEVELS = 2**16  # on a CPU, each value is dropped by a 16-bit random number
 
 
-class _Dice(threading.local):
-    """A thread's own dice; those of torch, which all threads share, where it has none."""
+class _ThreadRandom(threading.local):
+    """The random generator of a thread; None stands for torch's global one, which all threads share."""
 
     generator: torch.Generator | None = None
 
 
-_DICE = _Dice()
+_RANDOM = _ThreadRandom()
 
 
 class Dropout(nn.Dropout):
-    """torch's dropout, with quicker dice on a CPU: torch throws one for each number there, on one core only."""
+    """`nn.Dropout` with faster random numbers on a CPU, where torch draws one per value on a single core."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002
-        """Drop while training; otherwise hand the tensor on."""
+        """Drop values in training mode; otherwise return the input."""
         return dropout(input, self.p) if self.training else input
 
 
-def dropout(x: Tensor, share: float) -> Tensor:
-    """Set this share of the numbers to zero and scale the others."""
-    dropped = round(share * STEPS)
-    if x.device.type != "cpu" or dropped == STEPS or torch.compiler.is_compiling():
-        return functional.dropout(x, share)
+def dropout(x: Tensor, p: float) -> Tensor:
+    """Set each value to zero with probability `p` and scale the others, so that the mean stays."""
+    dropped = round(p * LEVELS)
+    if x.device.type != "cpu" or dropped == LEVELS or torch.compiler.is_compiling():
+        return functional.dropout(x, p)
     if dropped == 0:
         return x
-    words = torch.empty(x.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None, generator=dice(x.device))
-    kept = words.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - STEPS // 2
-    # Scaled by the share that really stays, which sixteen bits may round, the mean is kept exactly.
-    return x * kept.to(x.dtype).mul_(STEPS / (STEPS - dropped))
+    # One 64-bit draw serves four values.
+    draws = torch.empty(x.numel() // 4 + 1, dtype=torch.int64)
+    draws.random_(-(2**63), None, generator=thread_generator(x.device))
+    kept = draws.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - LEVELS // 2
+    # Sixteen bits round `p`: scaling by the rounded probability keeps the mean exact.
+    return x * kept.to(x.dtype).mul_(LEVELS / (LEVELS - dropped))
 
 
 @contextmanager
-def own_dice(seed: int) -> Iterator[None]:
-    """Let this thread throw dice of its own on a CPU: of threads side by side, none depends on who comes first."""
-    before, _DICE.generator = _DICE.generator, torch.Generator().manual_seed(seed)
+def private_rng(seed: int) -> Iterator[None]:
+    """Give this thread a CPU generator of its own, so that its random numbers do not depend on other threads."""
+    before, _RANDOM.generator = _RANDOM.generator, torch.Generator().manual_seed(seed)
     try:
         yield
     finally:
-        _DICE.generator = before
+        _RANDOM.generator = before
 
 
-def dice(device: torch.device) -> torch.Generator | None:
-    """What this thread throws on a device; None stands for torch's own."""
-    return None if torch.compiler.is_compiling() or device.type != "cpu" else _DICE.generator
+def thread_generator(device: torch.device) -> torch.Generator | None:
+    """Return the generator that this thread uses on a device; None stands for torch's global one."""
+    return None if torch.compiler.is_compiling() or device.type != "cpu" else _RANDOM.generator

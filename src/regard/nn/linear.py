@@ -1,4 +1,4 @@
-"""Linear layers that serve several purposes at once."""
+"""Linear layers: several projections merged into one matrix, and products without their bias."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
-def projection(width: int, parts: Sequence[int]) -> nn.Linear:
-    """One linear layer for several parts side by side, each initialised as if it stood alone (Glorot & Bengio 2010)."""
+def make_projection(width: int, parts: Sequence[int]) -> nn.Linear:
+    """Create one linear layer whose output holds several projections side by side.
+
+    Each part is initialised as if it were a matrix of its own (Glorot & Bengio 2010), so that merging projections does
+    not change the scale of their weights. Biases start at zero.
+
+    Args:
+        width: Size of the input.
+        parts: Output size of each projection.
+    """
     linear = nn.Linear(width, sum(parts))
     with torch.no_grad():
         for part in torch.split_with_sizes(linear.weight, list(parts)):
@@ -18,9 +26,9 @@ def projection(width: int, parts: Sequence[int]) -> nn.Linear:
     return linear
 
 
-def applied(linear: nn.Linear, x: Float[Tensor, "*rest D"], bare: bool) -> Float[Tensor, "*rest D2"]:
-    """What a linear layer makes of x; a `bare` product leaves its bias to whoever adds it."""
-    if bare:
+def apply_linear(linear: nn.Linear, x: Float[Tensor, "*rest D"], skip_bias: bool) -> Float[Tensor, "*rest D2"]:
+    """Apply a linear layer; with `skip_bias`, leave its bias to the caller, who adds it in a fused kernel."""
+    if skip_bias:
         return functional.linear(x, linear.weight)
     y: Tensor = linear(x)
     return y

@@ -1,9 +1,9 @@
-"""Normalisation: every token's vector brought to a common size, by itself.
+"""Normalisation of each token's vector.
 
 LayerNorm (Ba et al. 2016): (x - mean) / √(variance + ε) · g + b.
 RMSNorm (Zhang & Sennrich 2019): x / √(mean(x²) + ε) · g.
-ScaleNorm (Nguyen & Salazar 2019): g · x / ‖x‖, with one number g.
-The first is torch's, the second too but for half precision.
+ScaleNorm (Nguyen & Salazar 2019): g · x / ‖x‖ with a scalar g.
+LayerNorm and RMSNorm are torch's, the latter with a higher precision under autocast.
 """
 
 import math
@@ -14,29 +14,29 @@ from torch import Tensor, nn
 
 
 class ScaleNorm(nn.Module):
-    """g · x / ‖x‖ with a single learned g, which starts at √d (Nguyen & Salazar 2019, §3.2)."""
+    """g · x / ‖x‖ with a single learned g, initialised to √d (Nguyen & Salazar 2019, §3.2)."""
 
     def __init__(self, width: int, eps: float = 1e-5) -> None:
-        """For vectors of this width; none counts as shorter than `eps`."""
+        """Create the norm for vectors of this width; `eps` is the smallest length divided by."""
         super().__init__()
         self.eps = eps
         self.weight = nn.Parameter(torch.tensor(math.sqrt(width)))
 
     def forward(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
-        """Bring each token's vector to length g."""
+        """Scale each token's vector to length g."""
         return self.weight * nn.functional.normalize(x_ND, dim=-1, eps=self.eps)
 
 
 class RMSNorm(nn.RMSNorm):
-    """torch's, which is computed in the precision of its weight, as autocast has it for LayerNorm."""
+    """torch's RMSNorm, computed at least in the precision of its weight, as autocast does for LayerNorm."""
 
     def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
-        """Bring each token's vector to root mean square g."""
+        """Scale each token's vector to root mean square g."""
         return super().forward(x.to(torch.promote_types(x.dtype, self.weight.dtype)))
 
 
 def make_norm(kind: str, width: int) -> nn.Module:
-    """The normalisation of this name."""
+    """Create the norm of this name."""
     match kind:
         case "layer":
             return nn.LayerNorm(width)
@@ -44,4 +44,4 @@ def make_norm(kind: str, width: int) -> nn.Module:
             return RMSNorm(width, eps=1e-6)
         case "scale":
             return ScaleNorm(width)
-    raise ValueError(f"there is no norm '{kind}'; it may be layer, rms or scale")
+    raise ValueError(f"unknown norm '{kind}'; choose layer, rms or scale")

@@ -1,8 +1,8 @@
-"""A batch of sequences of unequal length without padding: every token end to end, and where each sequence begins.
+"""Ragged batches: sequences of unequal length without padding.
 
-`Ragged` is the values, `Layout` the boundaries. What kernels ask of a layout (lengths, the sequence and the position
-of each token) is computed once, when the batch is made, and shared by every tensor of the same layout. These are plain
-tensors and two ints, so `torch.compile` traces through them and compiles once for batches of every size.
+`Ragged` holds the values of all tokens, end to end, and `Layout` the boundaries between sequences. What kernels need of
+a layout (lengths, the sequence and the position of each token) is computed once per batch and shared by all tensors of
+that layout. These are plain tensors and ints, so `torch.compile` compiles once for batches of every size.
 """
 
 from collections.abc import Sequence
@@ -19,75 +19,80 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where each sequence of a batch begins and ends. Build one with `from_offsets` or `from_lengths`."""
+    """Where each sequence of a batch begins and ends. Create one with `from_offsets` or `from_lengths`."""
 
     lengths_B: Int32[Tensor, " B"]
-    """Tokens of each sequence; 0 is legal."""
+    """Number of tokens of each sequence; 0 is allowed."""
     offsets: Int32[Tensor, " ends"]
-    """Where each sequence begins, and at last the number of tokens: one more than there are sequences."""
+    """First token of each sequence, followed by the number of tokens: one more than there are sequences."""
     sequence_N: Int32[Tensor, " N"]
     """Number of the sequence each token belongs to."""
     position_N: Int32[Tensor, " N"]
-    """Position of each token within its sequence, counted from 0."""
+    """Position of each token in its sequence, counted from 0."""
     longest: int
-    """Length of the longest sequence, known to the host without asking the device."""
+    """Length of the longest sequence, known on the host without a synchronisation."""
 
     @classmethod
     def from_offsets(cls, offsets: Int[Tensor, " ends"] | NDArray[Any]) -> "Layout":
-        """The layout with these boundaries; reads them on the host, so a device is waited for."""
-        where = offsets.device if isinstance(offsets, Tensor) else torch.device("cpu")
+        """Create a layout from the boundaries of its sequences; reads and checks them on the host."""
+        device = offsets.device if isinstance(offsets, Tensor) else torch.device("cpu")
         host = offsets.cpu().numpy() if isinstance(offsets, Tensor) else offsets
         _check_offsets(host)
-        return _spread_on_host(host.astype(np.int32)).to(where)
+        return _from_host_offsets(host.astype(np.int32)).to(device)
 
     @classmethod
     def from_lengths(cls, lengths: Int[Tensor, " B"] | NDArray[Any] | Sequence[int]) -> "Layout":
-        """The layout of sequences of these lengths; reads them on the host, so a device is waited for."""
-        where = lengths.device if isinstance(lengths, Tensor) else torch.device("cpu")
+        """Create a layout from the lengths of its sequences; reads and checks them on the host.
+
+        Example:
+            >>> Layout.from_lengths([2, 0, 3]).offsets
+            tensor([0, 2, 2, 5], dtype=torch.int32)
+        """
+        device = lengths.device if isinstance(lengths, Tensor) else torch.device("cpu")
         host = lengths.cpu().numpy() if isinstance(lengths, Tensor) else np.asarray(lengths)
         if host.size and host.min() < 0:
-            raise ValueError(f"a length cannot be negative: sequence {int(host.argmin())} has {int(host.min())}")
+            raise ValueError(f"lengths must not be negative, but sequence {int(host.argmin())} has {int(host.min())}")
         offsets = np.zeros(host.size + 1, np.int64)
         np.cumsum(host, out=offsets[1:])
-        return cls.from_offsets(offsets).to(where)
+        return cls.from_offsets(offsets).to(device)
 
     @classmethod
-    def spread(cls, offsets: Int32[Tensor, " ends"], tokens: int, longest: int) -> "Layout":
-        """The layout with good boundaries, made on their device; they are not looked at, so nothing is waited for."""
+    def from_device_offsets(cls, offsets: Int32[Tensor, " ends"], tokens: int, longest: int) -> "Layout":
+        """Create a layout on the device of its offsets, without reading or checking them on the host."""
         lengths_B = offsets.diff()
-        # Given the output's size, `repeat_interleave` need not ask the device for it.
+        # With `output_size`, `repeat_interleave` need not wait for the device to know the size of its result.
         sequence_N = torch.repeat_interleave(lengths_B, output_size=tokens)
         start_N = torch.repeat_interleave(offsets[:-1], lengths_B, output_size=tokens)
         position_N = torch.arange(tokens, dtype=torch.int32, device=offsets.device) - start_N
         return cls(lengths_B, offsets, sequence_N, position_N, longest)
 
     def __len__(self) -> int:
-        """How many sequences there are."""
+        """Return the number of sequences."""
         return self.lengths_B.shape[0]
 
     @property
     def tokens(self) -> int:
-        """How many tokens there are in all."""
+        """Return the number of tokens of all sequences."""
         return self.sequence_N.shape[0]
 
     def pad(self, values: Shaped[Tensor, "N *rest"], fill: int | float = 0) -> Shaped[Tensor, "B T *rest"]:
-        """Lay the sequences out as rows as long as the longest, `fill` behind the shorter ones."""
+        """Return one row a sequence, padded with `fill` to the longest."""
         padded = values.new_full((len(self), self.longest, *values.shape[1:]), fill)
         padded[self.sequence_N, self.position_N] = values
         return padded
 
     def unpad(self, padded: Shaped[Tensor, "B T *rest"]) -> Shaped[Tensor, "N *rest"]:
-        """Put the real tokens of padded rows end to end again; the device is not waited for."""
+        """Return the real tokens of padded rows, end to end, without a synchronisation."""
         return padded[self.sequence_N, self.position_N]
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Layout":
-        """The same layout on another device: only the offsets travel, the rest is computed where it arrives."""
+        """Return the layout on another device; only the offsets are copied, and the rest is computed there."""
         if self.offsets.device == torch.device(device):
             return self
-        return Layout.spread(self.offsets.to(device, non_blocking=non_blocking), self.tokens, self.longest)
+        return Layout.from_device_offsets(self.offsets.to(device, non_blocking=non_blocking), self.tokens, self.longest)
 
-    def twice(self) -> "Layout":
-        """This layout followed by itself; the device is not waited for."""
+    def repeated(self) -> "Layout":
+        """Return this layout followed by itself, without a synchronisation."""
         return Layout(
             self.lengths_B.repeat(2),
             torch.cat([self.offsets, self.offsets[1:] + self.tokens]),
@@ -97,117 +102,109 @@ class Layout:
         )
 
     def pin_memory(self) -> "Layout":
-        """The same layout with its offsets, all that ever travels, in page-locked memory."""
+        """Return the layout with its offsets, which are all that `to` copies, in page-locked memory."""
         return Layout(self.lengths_B, self.offsets.pin_memory(), self.sequence_N, self.position_N, self.longest)
 
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Values of all tokens of a batch, end to end, and the layout that says whose they are."""
+    """A batch of sequences of unequal length: the values of all tokens, end to end, and their layout.
+
+    Example:
+        >>> batch = Ragged.from_list([[7, 8], [], [9]])
+        >>> batch.values, batch.lengths_B
+        (tensor([7, 8, 9]), tensor([2, 0, 1], dtype=torch.int32))
+    """
 
     values: Shaped[Tensor, "N *rest"]
     layout: Layout
 
     def __post_init__(self) -> None:
-        """Hold that there is one value for each token."""
+        """Check that there is one value for each token."""
         if self.values.shape[0] != self.layout.tokens:
-            raise ValueError(f"{self.values.shape[0]} values do not fit a layout of {self.layout.tokens} tokens")
+            raise ValueError(f"got {self.values.shape[0]} values for a layout of {self.layout.tokens} tokens")
 
     @classmethod
     def from_arrays(
         cls, values: Shaped[Tensor, "N *rest"] | NDArray[Any], offsets: Int[Tensor, " ends"] | NDArray[Any]
     ) -> "Ragged":
-        """A batch of values laid end to end, cut at the offsets."""
+        """Create a batch from values laid end to end and the offsets of its sequences."""
         flat = values if isinstance(values, Tensor) else torch.from_numpy(values)
         return cls(flat, Layout.from_offsets(offsets).to(flat.device))
 
     @classmethod
     def from_list(cls, sequences: Sequence[Tensor] | Sequence[Sequence[int]]) -> "Ragged":
-        """A batch of the given sequences, each a tensor or a list of ids (which become int64)."""
+        """Create a batch from sequences, each a tensor or a list of ids; ids become int64."""
         layout = Layout.from_lengths([len(sequence) for sequence in sequences])
-        tensors = [each for each in sequences if isinstance(each, Tensor)]
+        tensors = [sequence for sequence in sequences if isinstance(sequence, Tensor)]
         if tensors or not sequences:
             values = torch.cat(tensors)
-        else:  # all lists at once, which is ten times as quick as one by one
+        else:
+            # Converting all lists at once is ten times as fast as one by one.
             values = torch.from_numpy(np.fromiter(chain.from_iterable(sequences), np.int64))
         return cls(values, layout.to(values.device))
 
-    @classmethod
-    def from_padded(
-        cls,
-        padded: Shaped[Tensor, "B T *rest"],
-        lengths: Int[Tensor, " B"] | NDArray[Any] | Sequence[int],
-    ) -> "Ragged":
-        """The real tokens of padded rows, the first `lengths[i]` of row i."""
-        layout = Layout.from_lengths(lengths)
-        if len(layout) != padded.shape[0] or layout.longest > padded.shape[1]:
-            raise ValueError(
-                f"{len(layout)} lengths up to {layout.longest} do not fit {padded.shape[0]} rows of {padded.shape[1]}"
-            )
-        layout = layout.to(padded.device)
-        return cls(layout.unpad(padded), layout)
-
     def __len__(self) -> int:
-        """How many sequences there are."""
+        """Return the number of sequences."""
         return len(self.layout)
 
     @property
     def tokens(self) -> int:
-        """How many tokens there are in all."""
+        """Return the number of tokens of all sequences."""
         return self.layout.tokens
 
     @property
     def offsets(self) -> Int32[Tensor, " ends"]:
-        """Where each sequence begins, and at last the number of tokens."""
+        """Return the first token of each sequence, followed by the number of tokens."""
         return self.layout.offsets
 
     @property
     def longest(self) -> int:
-        """Length of the longest sequence."""
+        """Return the length of the longest sequence."""
         return self.layout.longest
 
     @property
     def lengths_B(self) -> Int32[Tensor, " B"]:
-        """Tokens of each sequence."""
+        """Return the number of tokens of each sequence."""
         return self.layout.lengths_B
 
     @property
     def sequence_N(self) -> Int32[Tensor, " N"]:
-        """Number of the sequence each token belongs to."""
+        """Return the number of the sequence each token belongs to."""
         return self.layout.sequence_N
 
     @property
     def position_N(self) -> Int32[Tensor, " N"]:
-        """Position of each token within its sequence, counted from 0."""
+        """Return the position of each token in its sequence, counted from 0."""
         return self.layout.position_N
 
     def with_values(self, values: Shaped[Tensor, "N *rest"]) -> "Ragged":
-        """Other values in the same layout."""
+        """Return a batch of other values in the same layout."""
         return Ragged(values, self.layout)
 
-    def twice(self) -> "Ragged":
-        """The batch followed by itself; the device is not waited for."""
-        return Ragged(torch.cat([self.values, self.values]), self.layout.twice())
+    def repeated(self) -> "Ragged":
+        """Return the batch followed by itself, without a synchronisation."""
+        return Ragged(torch.cat([self.values, self.values]), self.layout.repeated())
 
     def to_padded(self, fill: int | float = 0) -> Shaped[Tensor, "B T *rest"]:
-        """One row a sequence, `fill` behind the shorter ones."""
+        """Return one row a sequence, padded with `fill` to the longest."""
         return self.layout.pad(self.values, fill)
 
     def to_list(self) -> list[Tensor]:
-        """Each sequence's values, as views; waits for the device."""
+        """Return the values of each sequence, as views; waits for the device."""
         return list(torch.split_with_sizes(self.values, self.lengths_B.tolist()))
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Ragged":
-        """The same batch on another device."""
+        """Return the batch on another device."""
         return Ragged(self.values.to(device, non_blocking=non_blocking), self.layout.to(device, non_blocking))
 
     def pin_memory(self) -> "Ragged":
-        """The same batch in page-locked memory, from which a copy to CUDA runs beside the computation."""
+        """Return the batch in page-locked memory, from which copies to CUDA overlap with computation."""
         return Ragged(self.values.pin_memory(), self.layout.pin_memory())
 
 
-def _spread_on_host(offsets: NDArray[np.int32]) -> Layout:
-    """What follows from good offsets, by numpy: torch would share this little work out among its threads and wait."""
+def _from_host_offsets(offsets: NDArray[np.int32]) -> Layout:
+    """Create a layout from valid offsets by numpy; torch would split this little work among threads and wait."""
     lengths = np.diff(offsets)
     sequence = np.repeat(np.arange(lengths.size, dtype=np.int32), lengths)
     position = np.arange(offsets[-1], dtype=np.int32)
@@ -217,18 +214,18 @@ def _spread_on_host(offsets: NDArray[np.int32]) -> Layout:
 
 
 def _check_offsets(offsets: NDArray[Any]) -> None:
-    """Refuse offsets that cut no batch, naming what is wrong with them."""
+    """Raise a ValueError that names what is wrong with invalid offsets."""
     if offsets.dtype not in (np.int32, np.int64):
-        raise ValueError(f"offsets are int32 or int64, not {offsets.dtype}")
+        raise ValueError(f"offsets must be int32 or int64, got {offsets.dtype}")
     if offsets.ndim != 1:
-        raise ValueError(f"offsets are one row of numbers, not of shape {offsets.shape}")
+        raise ValueError(f"offsets must be one-dimensional, got shape {offsets.shape}")
     if offsets.size < 2:
-        raise ValueError(f"a batch has at least one sequence, so at least two offsets, not {offsets.size}")
+        raise ValueError(f"a batch needs at least one sequence, so at least two offsets, got {offsets.size}")
     if offsets[0] != 0:
-        raise ValueError(f"the first offset is 0, not {offsets[0]}")
+        raise ValueError(f"the first offset must be 0, got {offsets[0]}")
     falls = np.flatnonzero(offsets[1:] < offsets[:-1])
     if falls.size:
         at = int(falls[0])
-        raise ValueError(f"offsets never fall, but offset {at + 1} is {offsets[at + 1]} after {offsets[at]}")
+        raise ValueError(f"offsets must not decrease, but offset {at + 1} is {offsets[at + 1]} after {offsets[at]}")
     if offsets[-1] > np.iinfo(np.int32).max:
-        raise ValueError(f"a batch holds at most {np.iinfo(np.int32).max} tokens, not {offsets[-1]}")
+        raise ValueError(f"a batch holds at most {np.iinfo(np.int32).max} tokens, got {offsets[-1]}")

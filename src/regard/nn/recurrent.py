@@ -1,7 +1,7 @@
-"""Recurrence: layers of LSTM or GRU over a ragged batch, by torch's kernels (cuDNN on CUDA), or one step at a time.
+"""Recurrent layers: LSTM or GRU over a ragged batch by torch's kernels (cuDNN on CUDA), or one step at a time.
 
-A recurrence reads the first tokens of all sequences together, then all second ones, and so on. `Packing` is that
-order, from the longest sequence to the shortest, so that no step computes on padding.
+A recurrence reads the first tokens of all sequences together, then all second tokens, and so on. `Packing` is that
+order. With the longest sequence first, no step computes on padding.
 """
 
 from collections.abc import Sequence
@@ -15,220 +15,256 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence
 
-from regard.nn.attention.buckets import Grouping, by_length
+from regard.nn.attention.buckets import BucketLayout, bucket_evenly
+from regard.nn.cost import TokenCounts
 from regard.nn.dropout import Dropout
 from regard.nn.ragged import Layout
-from regard.nn.tap import Tap, joining, taps
+from regard.nn.tap import Tap, joining_records, named_taps
 
-RECTANGLES = 4  # more save little padding and make each product smaller
+RECTANGLES = 4  # more would save little padding and make each product smaller
 
-Hidden = tuple[Tensor, ...]
-"""Where a recurrence stands, a row for each sequence: h_LBD, and for an LSTM its cells c_LBD too."""
+HiddenState = tuple[Tensor, ...]
+"""The state of a recurrence, one row a sequence: h_LBD, and for an LSTM also its cells c_LBD."""
 
 
 @dataclass(frozen=True, eq=False)
 class Packing:
     """The tokens of a ragged batch in the order a recurrence reads them, step after step."""
 
-    grouping: Grouping
-    """Which token stands where in that order."""
+    order: BucketLayout
+    """The mapping between tokens and that order, as one rectangle of a single row."""
     sizes: tuple[int, ...]
-    """Rows that go on at each step; they are the first ones, so they never grow."""
+    """Number of rows at each step. The rows that continue are the first ones, so it never grows."""
     rows_B: Int[Tensor, " B2"]
     """The sequence of each row."""
 
     @classmethod
-    def of(cls, layout: Layout, backwards: bool = False) -> "Packing":
-        """The longest first, empty ones left out, read from the end if told; asks the device for the lengths."""
+    def by_length(cls, layout: Layout, backwards: bool = False) -> "Packing":
+        """Order sequences from the longest to the shortest and omit empty ones; waits for the device.
+
+        Args:
+            layout: The batch.
+            backwards: Whether to read every sequence from its end.
+        """
         lengths = layout.lengths_B.cpu().numpy().astype(np.int64)
         rows = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
         sizes = len(lengths) - np.cumsum(np.bincount(lengths, minlength=layout.longest + 1))[:-1]
         rank = np.empty_like(lengths)
         rank[rows] = np.arange(rows.size)
         sequence, step = np.repeat(np.arange(lengths.size), lengths), _steps(lengths, backwards)
-        back = (np.cumsum(sizes) - sizes)[step] + rank[sequence]
-        there = np.empty_like(back)
-        there[back] = np.arange(back.size)
-        return _packing(layout, there, back, None, sizes.tolist(), rows)
+        slot = (np.cumsum(sizes) - sizes)[step] + rank[sequence]
+        token = np.empty_like(slot)
+        token[slot] = np.arange(slot.size)
+        return _make_packing(layout, token, slot, None, sizes.tolist(), rows)
 
     @classmethod
-    def square(cls, layout: Layout, backwards: bool = False) -> "Packing":
-        """All sequences in the order they have, each as long as the longest; asks the device for the lengths."""
+    def padded(cls, layout: Layout, backwards: bool = False) -> "Packing":
+        """Keep the order of the sequences and pad each to the longest; waits for the device."""
         lengths = layout.lengths_B.cpu().numpy().astype(np.int64)
         sequence, step = np.repeat(np.arange(lengths.size), lengths), _steps(lengths, backwards)
-        back = step * lengths.size + sequence
-        there, holes = np.zeros(layout.longest * lengths.size, np.int64), np.ones(layout.longest * lengths.size, bool)
-        there[back], holes[back] = np.arange(back.size), False
-        return _packing(layout, there, back, holes, [lengths.size] * layout.longest, np.arange(lengths.size))
+        slot, slots = step * lengths.size + sequence, layout.longest * lengths.size
+        token, padding = np.zeros(slots, np.int64), np.ones(slots, bool)
+        token[slot], padding[slot] = np.arange(slot.size), False
+        return _make_packing(layout, token, slot, padding, [lengths.size] * layout.longest, np.arange(lengths.size))
 
-    def spread(self, x: Shaped[Tensor, "N *rest"]) -> Shaped[Tensor, "N2 *rest"]:
-        """The tokens in the order they are read."""
-        return self.grouping.spread(x)[0][0]
+    def pack(self, x: Shaped[Tensor, "N *rest"]) -> Shaped[Tensor, "N2 *rest"]:
+        """Return the tokens of the batch in the order they are read."""
+        return self.order.pad(x)[0][0]
 
-    def collect(self, x: Shaped[Tensor, "N2 *rest"]) -> Shaped[Tensor, "N *rest"]:
-        """The tokens in the order of the batch again."""
-        return self.grouping.collect([x[None]])
+    def unpack(self, x: Shaped[Tensor, "N2 *rest"]) -> Shaped[Tensor, "N *rest"]:
+        """Return tokens in reading order in the order of the batch."""
+        return self.order.unpad([x[None]])
 
 
 def _steps(lengths: NDArray[np.int64], backwards: bool) -> NDArray[np.int64]:
-    """When each token is read."""
+    """Return the step at which each token is read."""
     ends = np.cumsum(lengths)
-    place = np.arange(ends[-1])
-    return np.repeat(ends, lengths) - 1 - place if backwards else place - np.repeat(ends - lengths, lengths)
+    token = np.arange(ends[-1])
+    return np.repeat(ends, lengths) - 1 - token if backwards else token - np.repeat(ends - lengths, lengths)
 
 
-def _packing(
+def _make_packing(
     layout: Layout,
-    there: NDArray[np.int64],
-    back: NDArray[np.int64],
-    holes: NDArray[np.bool_] | None,
+    token: NDArray[np.int64],
+    slot: NDArray[np.int64],
+    padding: NDArray[np.bool_] | None,
     sizes: Sequence[int],
     rows: NDArray[np.int64],
 ) -> Packing:
-    """The packing with these orders, on the layout's device."""
-    where = layout.offsets.device
-    gaps = None if holes is None or not holes.any() else torch.from_numpy(holes).to(where)
-    grouping = Grouping(torch.from_numpy(there).to(where), torch.from_numpy(back).to(where), gaps, ((1, there.size),))
-    return Packing(grouping, tuple(sizes), torch.from_numpy(rows).to(where))
+    """Create a packing on the device of a layout."""
+    device = layout.offsets.device
+    gaps = None if padding is None or not padding.any() else torch.from_numpy(padding).to(device)
+    order = BucketLayout(
+        torch.from_numpy(token).to(device), torch.from_numpy(slot).to(device), gaps, ((1, token.size),)
+    )
+    return Packing(order, tuple(sizes), torch.from_numpy(rows).to(device))
 
 
-class Recurrence(nn.Module):
-    """Layers of LSTM (Hochreiter & Schmidhuber 1997) or GRU (Cho et al. 2014), one upon the other.
+class RecurrentLayers(nn.Module):
+    """A stack of LSTM (Hochreiter & Schmidhuber 1997) or GRU (Cho et al. 2014) layers.
 
-    Both are torch's: its GRU lets the reset gate act on the product with the last state, as cuDNN does, not on the
-    state before it, as Cho et al. have it.
+    Both are torch's. Its GRU applies the reset gate to the product with the last state, as cuDNN does; Cho et al. apply
+    it to the state before the product.
     """
 
     def __init__(
-        self, cell: str, inputs: int, width: int, layers: int = 1, both: bool = False, dropout: float = 0.0
+        self, cell: str, inputs: int, width: int, layers: int = 1, bidirectional: bool = False, dropout: float = 0.0
     ) -> None:
-        """`both` reads in both directions and sets the two states side by side; `dropout` falls between layers."""
+        """Create the layers.
+
+        Args:
+            cell: "lstm" or "gru".
+            inputs: Size of the input vectors.
+            width: Size of the state in one direction.
+            layers: Number of layers.
+            bidirectional: Whether to read in both directions and concatenate the two states.
+            dropout: Probability with which a value is dropped between layers.
+        """
         super().__init__()
         if cell not in ("lstm", "gru"):
-            raise ValueError(f"there is no cell '{cell}'; it may be lstm or gru")
+            raise ValueError(f"unknown recurrent cell '{cell}'; choose lstm or gru")
         between = dropout if layers > 1 else 0.0
         kind = nn.LSTM if cell == "lstm" else nn.GRU
-        self.cells = kind(inputs, width, layers, dropout=between, bidirectional=both)
+        self.cells = kind(inputs, width, layers, dropout=between, bidirectional=bidirectional)
         self.drop, self.states = Dropout(between), Tap()
-        self.gates = nn.ModuleList(Tap() for _ in range(0 if both else layers))
+        self.gates = nn.ModuleList(Tap() for _ in range(0 if bidirectional else layers))
         if cell == "lstm":
-            _remember(self.cells)
+            _open_forget_gates(self.cells)
 
     @property
-    def parts(self) -> int:
-        """How many tensors say where it stands."""
+    def state_count(self) -> int:
+        """Return the number of tensors in a hidden state: 2 for an LSTM, 1 for a GRU."""
         return 2 if isinstance(self.cells, nn.LSTM) else 1
 
     @property
     def width(self) -> int:
-        """Width of a state in one direction."""
+        """Return the size of the state in one direction."""
         return self.cells.hidden_size
 
-    def rest(self, rows: int, like: Tensor) -> Hidden:
-        """Where it stands before anything is read: at zero."""
+    def initial_state(self, rows: int, like: Tensor) -> HiddenState:
+        """Return a hidden state of zeros for so many rows, with the dtype and device of `like`."""
         layers = self.cells.num_layers * (2 if self.cells.bidirectional else 1)
-        return tuple(like.new_zeros(layers, rows, self.width) for _ in range(self.parts))
+        return tuple(like.new_zeros(layers, rows, self.width) for _ in range(self.state_count))
 
     def forward(
-        self, x_ND: Float[Tensor, "N D"], layout: Layout, start: Hidden, backwards: bool = False
-    ) -> tuple[Float[Tensor, "N D2"], Hidden]:
-        """The last layer's state at every token, and where each sequence stands behind its end.
+        self, x_ND: Float[Tensor, "N D"], layout: Layout, start: HiddenState, backwards: bool = False
+    ) -> tuple[Float[Tensor, "N D2"], HiddenState]:
+        """Read whole sequences from the state `start`.
 
-        Unwatched, torch's kernels run the whole sequence; they never show the gates, so watched it goes step by step.
+        torch's kernels read a sequence at once but never expose the gates. If a gate is watched, the sequences are read
+        step by step instead.
+
+        Returns:
+            The last layer's state at every token, and the hidden state after each sequence.
         """
-        if any(tap.watched for tap in taps(self.gates).values()):
-            return self._formed(x_ND, layout, start, backwards)
-        packing = Packing.of(layout, backwards)
+        if self._gates_watched():
+            return self._step_by_step(x_ND, layout, start, backwards)
+        packing = Packing.by_length(layout, backwards)
         if not packing.sizes:
             return self.states(x_ND.new_zeros(0, self.width * (2 if self.cells.bidirectional else 1))), start
-        packed = PackedSequence(packing.spread(x_ND), torch.tensor(packing.sizes), None, None)
-        begin = [each.index_select(1, packing.rows_B) for each in start]
-        read, end = self.cells(packed, (begin[0], begin[1]) if self.parts == 2 else begin[0])
-        ends = end if self.parts == 2 else (end,)
-        # A sequence of no token has not moved.
-        last = tuple(one.index_copy(1, packing.rows_B, to) for one, to in zip(start, _as(start, ends), strict=True))
-        return self.states(packing.collect(read.data)), last
+        packed = PackedSequence(packing.pack(x_ND), torch.tensor(packing.sizes), None, None)
+        begin = [state.index_select(1, packing.rows_B) for state in start]
+        read, end = self.cells(packed, (begin[0], begin[1]) if self.state_count == 2 else begin[0])
+        # Half-precision kernels end in their own dtype, and an empty sequence keeps the state it started with.
+        ends = tuple(
+            old.index_copy(1, packing.rows_B, new.to(old.dtype))
+            for old, new in zip(start, end if self.state_count == 2 else (end,), strict=True)
+        )
+        return self.states(packing.unpack(read.data)), ends
 
-    def states_at(self, x_ND: Float[Tensor, "N D"], layout: Layout, start: Hidden) -> Float[Tensor, "N D2"]:
-        """The same where nobody asks for the end, one direction only.
+    def all_states(self, x_ND: Float[Tensor, "N D"], layout: Layout, start: HiddenState) -> Float[Tensor, "N D2"]:
+        """Return the last layer's state at every token, for one direction and without the final hidden state.
 
-        oneDNN has a fused LSTM for rectangles, which says no ends but of whole rows: nearly twice as fast on a CPU.
+        On a CPU, oneDNN's fused LSTM is nearly twice as fast, but it reads padded rectangles and returns the state
+        after the padding, not after each sequence.
         """
-        if x_ND.device.type != "cpu" or self.parts != 2 or any(tap.watched for tap in taps(self.gates).values()):
+        if x_ND.device.type != "cpu" or self.state_count != 2 or self._gates_watched():
             states_ND: Tensor = self(x_ND, layout, start)[0]
             return states_ND
-        grouping, members = by_length(layout, RECTANGLES)
+        buckets, members = bucket_evenly(layout, RECTANGLES)
         read = []
-        for rectangle, rows in zip(grouping.spread(x_ND), members, strict=True):
-            h, c = (each.index_select(1, torch.from_numpy(rows)) for each in start)
+        for rectangle, rows in zip(buckets.pad(x_ND), members, strict=True):
+            h, c = (state.index_select(1, torch.from_numpy(rows)) for state in start)
             if rectangle.shape[1] == 0:
                 read.append(rectangle.new_zeros(*rectangle.shape[:2], self.width))
             else:
                 read.append(self.cells(rectangle.transpose(0, 1), (h, c))[0].transpose(0, 1))
-        collected_ND: Tensor = self.states(grouping.collect(read))
+        collected_ND: Tensor = self.states(buckets.unpad(read))
         return collected_ND
 
-    def step(self, x_RD: Float[Tensor, "R D"], hidden: Hidden) -> tuple[Float[Tensor, "R D2"], Hidden]:
-        """The last layer's state at one new token a row, and where the rows stand then; one direction only."""
-        assert not self.cells.bidirectional, "the other direction begins at the end, which is not known yet"
+    def step(self, x_RD: Float[Tensor, "R D"], hidden: HiddenState) -> tuple[Float[Tensor, "R D2"], HiddenState]:
+        """Read one token a row, in one direction; return the last layer's state and the new hidden state."""
+        assert not self.cells.bidirectional, "the backward direction starts at the end, which is not known yet"
         after: list[Sequence[Tensor]] = []
         for layer, weights in enumerate(self.cells.all_weights):
             x_RD = self.drop(x_RD) if layer else x_RD
-            here = [each[layer] for each in hidden]
-            after.append(self._cell(x_RD, here, weights, self.gates[layer]))
+            before = [state[layer] for state in hidden]
+            after.append(self._cell(x_RD, before, weights, self.gates[layer]))
             x_RD = after[-1][0]
         if len(after) == 1:
-            return x_RD, tuple(each[None] for each in after[0])
-        return x_RD, tuple(torch.stack(each) for each in zip(*after, strict=True))
+            return x_RD, tuple(state[None] for state in after[0])
+        return x_RD, tuple(torch.stack(states) for states in zip(*after, strict=True))
+
+    def flops(self, counts: TokenCounts) -> int:
+        """Return the operations of a forward pass."""
+        return 2 * counts.tokens * sum(weight.numel() for weight in self.cells.parameters() if weight.ndim == 2)
+
+    def _gates_watched(self) -> bool:
+        return any(tap.watched for tap in named_taps(self.gates).values())
 
     def _cell(
-        self, x_RD: Float[Tensor, "R D"], here: list[Tensor], weights: Sequence[Tensor], gates: nn.Module
+        self, x_RD: Float[Tensor, "R D"], before: list[Tensor], weights: Sequence[Tensor], gates: nn.Module
     ) -> Sequence[Tensor]:
-        """One layer a step further."""
+        """Advance one layer by one step."""
         if isinstance(gates, Tap) and gates.watched:
-            return _lstm(x_RD, here, weights, gates) if self.parts == 2 else _gru(x_RD, here, weights, gates)
-        if self.parts == 2:
-            return torch.lstm_cell(x_RD, here, *weights)
-        return (torch.gru_cell(x_RD, *here, *weights),)
+            cell = _lstm_cell if self.state_count == 2 else _gru_cell
+            return cell(x_RD, before, weights, gates)
+        if self.state_count == 2:
+            return torch.lstm_cell(x_RD, before, *weights)
+        return (torch.gru_cell(x_RD, *before, *weights),)
 
-    def _formed(
-        self, x_ND: Float[Tensor, "N D"], layout: Layout, start: Hidden, backwards: bool
-    ) -> tuple[Float[Tensor, "N D2"], Hidden]:
-        """The same step by step, all rows in the order of the batch."""
-        packing, hidden, tops = Packing.square(layout, backwards), start, [x_ND.new_zeros(0, self.width)]
-        with joining(taps(self.gates).values(), lambda steps: packing.collect(torch.cat(steps))):
-            for time, x_BD in enumerate(torch.split_with_sizes(packing.spread(x_ND), packing.sizes)):
-                top_BD, moved = self.step(x_BD, hidden)
-                goes_on = (layout.lengths_B > time)[:, None]
-                hidden = tuple(torch.where(goes_on, new, old) for new, old in zip(moved, hidden, strict=True))
+    def _step_by_step(
+        self, x_ND: Float[Tensor, "N D"], layout: Layout, start: HiddenState, backwards: bool
+    ) -> tuple[Float[Tensor, "N D2"], HiddenState]:
+        """Compute `forward` one step at a time, with the rows in the order of the batch."""
+        packing, hidden, tops = Packing.padded(layout, backwards), start, [x_ND.new_zeros(0, self.width)]
+        with joining_records(named_taps(self.gates).values(), lambda steps: packing.unpack(torch.cat(steps))):
+            for time, x_BD in enumerate(torch.split_with_sizes(packing.pack(x_ND), packing.sizes)):
+                top_BD, after = self.step(x_BD, hidden)
+                continues = (layout.lengths_B > time)[:, None]
+                hidden = tuple(torch.where(continues, new, old) for new, old in zip(after, hidden, strict=True))
                 tops.append(top_BD)
-        return self.states(packing.collect(torch.cat(tops))), hidden
+        return self.states(packing.unpack(torch.cat(tops))), hidden
 
 
-def _lstm(x_RD: Tensor, here: list[Tensor], weights: Sequence[Tensor], gates: Tap) -> Sequence[Tensor]:
-    """An LSTM's step with its gates shown: input, forget and output."""
-    to, along, bias, more = weights
-    i, f, g, o = (linear(x_RD, to, bias) + linear(here[0], along, more)).chunk(4, -1)
+def is_recurrent(model: nn.Module) -> bool:
+    """Return whether a model has recurrent layers.
+
+    Their number of steps depends on the data, so a CUDA graph cannot capture them, and compiling them gains nothing.
+    """
+    return any(isinstance(module, RecurrentLayers) for module in model.modules())
+
+
+def _lstm_cell(x_RD: Tensor, before: list[Tensor], weights: Sequence[Tensor], gates: Tap) -> Sequence[Tensor]:
+    """Compute an LSTM step whose gates pass a tap: input, forget and output."""
+    input_weight, hidden_weight, input_bias, hidden_bias = weights
+    i, f, g, o = (linear(x_RD, input_weight, input_bias) + linear(before[0], hidden_weight, hidden_bias)).chunk(4, -1)
     i, f, o = gates(torch.sigmoid(torch.stack([i, f, o], 1))).unbind(1)
-    c_RD = f * here[1] + i * torch.tanh(g)
+    c_RD = f * before[1] + i * torch.tanh(g)
     return o * torch.tanh(c_RD), c_RD
 
 
-def _gru(x_RD: Tensor, here: list[Tensor], weights: Sequence[Tensor], gates: Tap) -> Sequence[Tensor]:
-    """A GRU's step with its gates shown: reset and update."""
-    to, along, bias, more = weights
-    (r, z, n), (r2, z2, n2) = linear(x_RD, to, bias).chunk(3, -1), linear(here[0], along, more).chunk(3, -1)
+def _gru_cell(x_RD: Tensor, before: list[Tensor], weights: Sequence[Tensor], gates: Tap) -> Sequence[Tensor]:
+    """Compute a GRU step whose gates pass a tap: reset and update."""
+    input_weight, hidden_weight, input_bias, hidden_bias = weights
+    r, z, n = linear(x_RD, input_weight, input_bias).chunk(3, -1)
+    r2, z2, n2 = linear(before[0], hidden_weight, hidden_bias).chunk(3, -1)
     r, z = gates(torch.sigmoid(torch.stack([r + r2, z + z2], 1))).unbind(1)
-    return ((1 - z) * torch.tanh(n + r * n2) + z * here[0],)
+    return ((1 - z) * torch.tanh(n + r * n2) + z * before[0],)
 
 
-def _as(start: Hidden, ends: Hidden) -> Hidden:
-    """In the number format of the start: half-precision kernels end in their own."""
-    return tuple(end.to(one.dtype) for one, end in zip(start, ends, strict=True))
-
-
-def _remember(cells: nn.RNNBase) -> None:
-    """Let an LSTM begin with open forget gates, whose bias is then 1 in all (Jozefowicz et al. 2015, §2.2)."""
+def _open_forget_gates(cells: nn.RNNBase) -> None:
+    """Initialise an LSTM's forget gates with a total bias of 1, so that it remembers (Jozefowicz et al. 2015, §2.2)."""
     with torch.no_grad():
         for name, bias in cells.named_parameters():
             if name.startswith("bias_ih"):

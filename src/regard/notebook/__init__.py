@@ -1,38 +1,45 @@
-"""The explorer in a notebook: a translator and a sentence in, a widget that asks the model in the kernel out.
+"""Show the explorer in a notebook: a widget that asks the model in the kernel.
 
-    translator = regard.load("runs/phrasebook")
-    translator.look("I can go alone")
+    model = regard.load("runs/phrasebook")
+    model.look("I can go alone")
 
-It works in Jupyter, VS Code, Colab and marimo, through anywidget, and needs no server and no network.
+It uses anywidget and works in Jupyter, VS Code, Colab and marimo, without a server and without a network.
 """
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from regard.translator import Translator
+from regard.explore.adapters import Predictor
 
 if TYPE_CHECKING:
-    from regard.notebook.widget import Look
+    from regard.notebook.widget import ExplorerWidget
 
 __all__ = ["look"]
 
 
 def look(
-    translator: Translator | Mapping[str, Translator], sentence: str = "", *, state: str = "", height: int = 720
-) -> "Look":
-    """The explorer of a translator, or of several by name, opened on a sentence.
+    predictor: Predictor | Mapping[str, Predictor], text: str = "", *, state: str = "", height: int = 720
+) -> "ExplorerWidget":
+    """Open the explorer on a text.
 
-    `state` is what a link of the explorer has behind its `#`, such as `view=atlas&layer=2`; `height` is in pixels.
+    Args:
+        predictor: What `regard.load` returns, or several by name.
+        text: The source sentence of a translator, or the beginning of a language model's text.
+        state: The part of an explorer link after `#`, such as `view=atlas&layer=2`.
+        height: Height in pixels.
+
+    Example:
+        >>> regard.look(regard.load("runs/phrasebook"), "I can go alone", state="view=atlas")
     """
     try:
-        from regard.notebook.widget import Look
+        from regard.notebook.widget import ExplorerWidget
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("anywidget", "traitlets", "ipywidgets"):
             raise
         raise ModuleNotFoundError(
-            f"looking in a notebook needs {error.name}, which is not installed; use: pip install 'regard[notebook]', "
-            "or look in the browser: regard look RUN",
+            f"the explorer in a notebook needs {error.name}, which is not installed; use: "
+            "pip install 'regard[notebook]', or open the explorer in the browser: regard look RUN",
             name=error.name,
         ) from None
-    named = translator if isinstance(translator, Mapping) else {"model": translator}
-    return Look(named, sentence, state=state, height=height)
+    named = predictor if isinstance(predictor, Mapping) else {"model": predictor}
+    return ExplorerWidget(named, text, state=state, height=height)

@@ -1,108 +1,117 @@
-"""Questions and their answers, kept: what a page needs that has no model to ask."""
+"""Record the explorer's questions and answers, for a page that has no model to ask."""
 
 import base64
 import json
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import parse_qs
 
-from regard.analysis.look import Looker, read_frame
+from regard.explore import Explorer, read_frame
+from regard.explore.questions import InputField
 
-Question = Mapping[str, Any]
+RawQuestion = Mapping[str, Any]
 
-BYTES = 64 << 20
-"""Answers that are kept of what somebody asked; the oldest go first."""
-QUERIES = 48
-"""Tokens of a sentence whose numbers are recorded, of one head."""
-MANNERS = ("id", "channel")
-"""What a question has besides what it asks."""
+MAX_BYTES = 64 << 20
+"""Recorded answers of one widget; the oldest are dropped."""
+MAX_QUERIES = 48
+"""Tokens of a sentence for which the computation of one head is recorded."""
+IGNORED = ("id", "channel")
+"""Fields of a question that do not change its answer."""
 
 
 class Recording:
-    """Answers by their questions."""
+    """Answers by their questions, bounded in bytes."""
 
-    def __init__(self, most: int = BYTES) -> None:
-        """Keep so many bytes of them."""
-        self.most, self.taken = most, 0
+    def __init__(self, most: int = MAX_BYTES) -> None:
+        """Keep at most this many bytes of answers."""
+        self.most, self.size = most, 0
         self._answers: OrderedDict[str, tuple[dict[str, Any], list[bytes]]] = OrderedDict()
 
     def __len__(self) -> int:
-        """How many questions were answered."""
+        """Return the number of recorded answers."""
         return len(self._answers)
 
-    def keep(self, question: Question, frames: list[bytes]) -> None:
-        """Keep an answer; one that is an error is no answer."""
+    def add(self, question: RawQuestion, frames: list[bytes]) -> None:
+        """Record an answer; errors are not recorded."""
         if not frames or read_frame(frames[-1])[0]["kind"] == "error":
             return
-        asked = {name: value for name, value in question.items() if name not in MANNERS}
-        key = json.dumps(asked, sort_keys=True)
-        self.taken -= sum(map(len, self._answers.pop(key, ({}, []))[1]))
-        self._answers[key] = asked, frames
-        self.taken += sum(map(len, frames))
-        while self.taken > self.most and len(self._answers) > 1:
-            _, (_, gone) = self._answers.popitem(last=False)
-            self.taken -= sum(map(len, gone))
+        recorded = {name: value for name, value in question.items() if name not in IGNORED}
+        key = json.dumps(recorded, sort_keys=True)
+        self.size -= sum(map(len, self._answers.pop(key, ({}, []))[1]))
+        self._answers[key] = recorded, frames
+        self.size += sum(map(len, frames))
+        while self.size > self.most and len(self._answers) > 1:
+            _, (_, dropped) = self._answers.popitem(last=False)
+            self.size -= sum(map(len, dropped))
 
-    def about(self, source: str) -> Iterator[tuple[dict[str, Any], list[bytes]]]:
-        """What was asked of one sentence, or of none."""
-        return (each for each in self._answers.values() if each[0].get("source", source) == source)
+    def about(self, text: str) -> Iterator[tuple[dict[str, Any], list[bytes]]]:
+        """Yield the questions about one input text, and those about none, with their answers."""
+        for question, frames in self._answers.values():
+            texts = [question[field] for field in get_args(InputField) if field in question]
+            if not texts or text in texts:
+                yield question, frames
 
 
-def record(looker: Looker, source: str, state: str) -> Recording:
-    """The answers to what the explorer asks of a sentence in all its views, but for what somebody would change."""
+def record(explorer: Explorer, text: str, state: str) -> Recording:
+    """Ask everything that the explorer's views ask about a text, without changes, and record the answers."""
     recording = Recording()
-    told = {name: values[-1] for name, values in parse_qs(state.removeprefix("#")).items()}
+    options = {name: values[-1] for name, values in parse_qs(state.removeprefix("#")).items()}
+    model = explorer.model(options.get("model"))
+    given: dict[str, str] = {model.adapter.input_field: text}
 
     def ask(question: dict[str, Any]) -> list[dict[str, Any]]:
-        named = {**question, "model": told["model"]} if "model" in told and question["kind"] != "models" else question
-        frames = list(looker.answer(named))
-        recording.keep(named, frames)
+        named = (
+            {**question, "model": options["model"]} if "model" in options and question["kind"] != "models" else question
+        )
+        frames = list(explorer.answer(named))
+        recording.add(named, frames)
         return [read_frame(frame)[0] for frame in frames]
 
     ask({"kind": "models"})
-    ask({"kind": "tokens", "source": source})
-    read: dict[str, Any] = {"kind": "read", "source": source, "beam": _number(told, "beam", 1)}
-    said = ask(read | ({"target": told["target"]} if told.get("target") else {}))
-    ask({"kind": "beam", "source": source, "beam": 5})
+    ask({"kind": "tokens", **given})
+    read: dict[str, Any] = {"kind": "read", **given, "beam": _number(options, "beam", 1)}
+    messages = ask(read | ({"target": options["target"]} if options.get("target") else {}))
+    ask({"kind": "beam", **given, "beam": 5})
     ask({"kind": "positions", "count": 128})
-    result = next((message for message in said if message["kind"] == "result"), None)
+    result = next((message for message in messages if message["kind"] == "result"), None)
     if result is not None:
-        for question in _sums(source, result, said, told):
+        for question in _maths_questions(given, result, messages, options):
             ask(question)
     return recording
 
 
-def as_json(answers: Iterable[tuple[dict[str, Any], list[bytes]]]) -> str:
-    """Recorded answers as JSON that may stand inside a page."""
+def to_json(answers: Iterable[tuple[dict[str, Any], list[bytes]]]) -> str:
+    """Encode recorded answers as JSON that is safe inside a `<script>` element."""
     table = [
         {"question": question, "frames": [base64.b64encode(frame).decode("ascii") for frame in frames]}
         for question, frames in answers
     ]
-    # A page would take `</script>` in a sentence for its own.
+    # A browser would end the element at `</script>` inside a text.
     return json.dumps(table, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _sums(
-    source: str, result: dict[str, Any], said: list[dict[str, Any]], told: dict[str, str]
+def _maths_questions(
+    given: dict[str, str], result: dict[str, Any], messages: list[dict[str, Any]], options: dict[str, str]
 ) -> Iterator[dict[str, Any]]:
-    """The numbers of one head at each token: of the head the state names, else of the one surest of itself."""
-    part = told.get("part", "cross")
-    heads = [each for message in said if message["kind"] == "heads" for each in message["heads"]]
-    mine = [each for each in heads if each["part"] == part]
-    if not mine:
+    """Yield a question for each token about one head: the head of the state, or the most confident one."""
+    heads = [head for message in messages if message["kind"] == "heads" for head in message["heads"]]
+    parts = {head["part"] for head in heads}
+    part = options.get("part", "cross" if "cross" in parts else "decoder")
+    candidates = [head for head in heads if head["part"] == part]
+    if not candidates:
         return
-    best = max(mine, key=lambda each: float(each["confidence"]))
-    if "layer" in told or "head" in told:
-        best = {"layer": _number(told, "layer", 1) - 1, "head": _number(told, "head", 1) - 1}
+    best = max(candidates, key=lambda head: float(head["confidence"]))
+    if "layer" in options or "head" in options:
+        best = {"layer": _number(options, "layer", 1) - 1, "head": _number(options, "head", 1) - 1}
     queries = len(result["source"] if part == "encoder" else result["target"])
-    ids = [each["id"] for each in result["target"]]
-    for query in range(min(queries, QUERIES)):
+    ids = [token["id"] for token in result["target"]]
+    for query in range(min(queries, MAX_QUERIES)):
         place = {"part": part, "layer": best["layer"], "head": best["head"], "query": query}
-        yield {"kind": "maths", "source": source, "target_ids": ids, **place}
+        yield {"kind": "maths", **given, "target_ids": ids, **place}
 
 
-def _number(told: dict[str, str], name: str, usual: int) -> int:
-    """A number of the state; of several the first."""
-    first = told.get(name, "").partition(",")[0]
-    return max(1, int(first)) if first.isdecimal() else usual
+def _number(options: dict[str, str], name: str, default: int) -> int:
+    """Return a number of the state; the first one of a list."""
+    first = options.get(name, "").partition(",")[0]
+    return max(1, int(first)) if first.isdecimal() else default

@@ -1,4 +1,4 @@
-"""The widget: the page's own components in a notebook's cell, talking to the model in the kernel by messages."""
+"""The explorer as an anywidget: the page's components in a notebook cell, connected to the model in the kernel."""
 
 from collections.abc import Mapping
 from html import escape
@@ -9,64 +9,78 @@ from urllib.parse import parse_qs, urlencode
 import anywidget
 import traitlets
 
-from regard.analysis.look import Looker
-from regard.files import write_whole
-from regard.notebook.built import built
-from regard.notebook.recording import Recording, as_json, record
-from regard.translator import Translator
+import regard
+from regard.explore import Explorer
+from regard.explore.adapters import Predictor
+from regard.files import write_atomically
+from regard.notebook.recording import Recording, record, to_json
+
+FOLDER = Path(regard.__file__).parent / "web"
 
 
-class Look(anywidget.AnyWidget):
-    """The explorer in a cell. Show it by letting a cell end with it; `to_html` keeps what it shows in one file."""
+class ExplorerWidget(anywidget.AnyWidget):
+    """The explorer in a notebook cell. A cell that ends with it shows it; `to_html` saves it as one file."""
 
-    source = traitlets.Unicode("").tag(sync=True)
+    text = traitlets.Unicode("").tag(sync=True)
     model = traitlets.Unicode("").tag(sync=True)
     state = traitlets.Unicode("").tag(sync=True)
     height = traitlets.Int(720).tag(sync=True)
 
     def __init__(
-        self, translators: Mapping[str, Translator], sentence: str = "", *, state: str = "", height: int = 720
+        self, predictors: Mapping[str, Predictor], text: str = "", *, state: str = "", height: int = 720
     ) -> None:
-        """Look at some translators, the first of them to begin with."""
-        # Read now and not when the class is made, so that a missing file is an error of this call, in words.
-        self._esm, self._css = built("widget.js"), built("widget.css")
-        self._looker, self._recording = Looker(translators), Recording()
-        super().__init__(source=sentence, state=state.removeprefix("#"), height=height)
-        self.on_msg(self._asked)
+        """Explore predictors by name, starting with the first."""
+        # Read here and not in the class body, so that a missing file is an error of this call, with a clear message.
+        self._esm, self._css = built_file("widget.js"), built_file("widget.css")
+        self._explorer, self._recording = Explorer(predictors), Recording()
+        super().__init__(text=text, state=state.removeprefix("#"), height=height)
+        self.on_msg(self._receive)
 
-    def _asked(self, _: object, content: dict[str, Any], buffers: list[Any]) -> None:
+    def _receive(self, _: object, content: dict[str, Any], buffers: list[Any]) -> None:
         """Answer a question of the page, frame by frame."""
         question = content.get("question")
         if content.get("kind") != "ask" or not isinstance(question, dict):
             return
         frames = []
-        for frame in self._looker.answer(question):
+        for frame in self._explorer.answer(question):
             self.send({"kind": "frame"}, buffers=[frame])
             frames.append(frame)
-        self._recording.keep(question, frames)
+        self._recording.add(question, frames)
 
     def to_html(self, path: str | Path, title: str = "") -> Path:
-        """Write what the explorer shows as one file that opens anywhere, without network, server or model.
+        """Write a self-contained HTML file that works offline, without server or model.
 
-        It holds the sentence in all views, and what was changed in this widget so far; nothing else can be asked of it.
+        It contains all views of the text, and the answers to all changes made in this widget so far. Other questions
+        cannot be answered from it.
         """
-        told = parse_qs(self.state)
-        source = told.get("source", [self.source])[-1]
-        if not source.strip():
-            raise ValueError("there is no sentence to record yet; look at one first, as in translator.look('I can go')")
-        kept = record(self._looker, source, self.state)
-        answers = [*kept.about(source), *self._recording.about(source)]
-        state = urlencode({name: values[-1] for name, values in ({"source": [source]} | told).items()})
-        place = Path(path)
-        write_whole(place, _page(title or source, as_json(answers), state).encode())
-        return place
+        options = parse_qs(self.state)
+        field = self._explorer.model(options.get("model", [None])[-1]).adapter.input_field
+        text = options.get(field, [self.text])[-1]
+        if not text.strip():
+            raise ValueError("there is no text to record yet; open the explorer on one, as in model.look('I can go')")
+        recorded = record(self._explorer, text, self.state)
+        answers = [*recorded.about(text), *self._recording.about(text)]
+        state = urlencode({name: values[-1] for name, values in ({field: [text]} | options).items()})
+        write_atomically(Path(path), _page(title or text, to_json(answers), state).encode())
+        return Path(path)
+
+
+def built_file(name: str, folder: Path = FOLDER) -> str:
+    """Return the text of a file that was built from `web/`, or raise a `FileNotFoundError` that says how to get it."""
+    path = folder / name
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} does not exist: this installation of regard has no explorer. Install a release, or in a clone "
+            "run `make setup`, which builds the explorer"
+        )
+    return path.read_text(encoding="utf-8")
 
 
 def _page(title: str, answers: str, state: str) -> str:
-    """One page with everything in it, which may load nothing from anywhere."""
+    """Return a page with scripts, styles and answers inline; its policy forbids loading anything."""
     policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-    style = built("widget.css").replace("</style", "<\\/style")
-    script = built("widget.js").replace("</script", "<\\/script").replace("<!--", "<\\!--")
+    style = built_file("widget.css").replace("</style", "<\\/style")
+    script = built_file("widget.js").replace("</script", "<\\/script").replace("<!--", "<\\!--")
     return f"""<!doctype html>
 <html lang="en">
 <head>

@@ -1,28 +1,22 @@
-"""Arrays in, figures for papers and reports out: PNG, SVG or PDF.
+"""Figures for papers and reports: arrays in, PNG, SVG or PDF out.
 
-Every function gives a matplotlib `Figure` of its own; nothing here touches pyplot's global state. Colours can be told
-apart by colour-blind readers, colour bars show the true range, and right-to-left scripts run right to left.
+Every function returns a matplotlib `Figure` of its own and leaves pyplot's global state alone. Colours are
+distinguishable for colour-blind readers, colour bars show the true range, and right-to-left scripts run right to left.
 """
 
-from regard.plot.alignment import Links, alignment
-from regard.plot.beam import Branch, beam
-from regard.plot.curves import Panel, Series, curves
-from regard.plot.growth import Growth, growth
-from regard.plot.heads import Numbers, heads
-from regard.plot.lengths import Quality, lengths
-from regard.plot.lettering import piece_labels, right_to_left
+from regard.plot.beam import BeamNode, beam
+from regard.plot.curves import CurvePanel, Series, curves, growth, lengths
+from regard.plot.fonts import right_to_left, subword_labels
 from regard.plot.lines import lines
-from regard.plot.positions import positions
+from regard.plot.maps import GoldLinks, HeadNumbers, alignment, heads, positions
 from regard.plot.save import FORMATS, render, save
 
 __all__ = [
     "FORMATS",
-    "Branch",
-    "Growth",
-    "Links",
-    "Numbers",
-    "Panel",
-    "Quality",
+    "BeamNode",
+    "CurvePanel",
+    "GoldLinks",
+    "HeadNumbers",
     "Series",
     "alignment",
     "beam",
@@ -31,9 +25,9 @@ __all__ = [
     "heads",
     "lengths",
     "lines",
-    "piece_labels",
     "positions",
     "render",
     "right_to_left",
     "save",
+    "subword_labels",
 ]

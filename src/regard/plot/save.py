@@ -1,4 +1,4 @@
-"""A figure to bytes: the suffix picks the format, and the same figure always gives the same bytes."""
+"""Render figures as PNG, SVG or PDF; the same figure always gives the same bytes."""
 
 import io
 import warnings
@@ -8,53 +8,53 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from regard.files import write_whole
+from regard.files import write_atomically
 
 FORMATS = ("png", "svg", "pdf")
 
-# Without these, a date or a random number would make every file another one.
-_FIXED: dict[str, dict[str, str | None]] = {
+# Without these settings, a version, a date or a random number would make every file different.
+_METADATA: dict[str, dict[str, str | None]] = {
     "png": {"Software": None},
     "svg": {"Date": None},
     "pdf": {"CreationDate": None},
 }
 
-# Letters as outlines look the same everywhere, whatever fonts a reader has; in a PDF the font itself is embedded.
+# An SVG stores letters as outlines, which need no font on the reader's machine; a PDF embeds the font (type 42).
 _SETTINGS: dict[Any, Any] = {"svg.hashsalt": "regard", "svg.fonttype": "path", "pdf.fonttype": 42}
 
 
-def render(figure: Figure, form: str, *, dpi: int = 200, clear: bool = False) -> bytes:
-    """The figure as a file's bytes in one of `FORMATS`, on white or, where `clear`, on nothing."""
+def render(figure: Figure, form: str, *, dpi: int = 200, transparent: bool = False) -> bytes:
+    """Return the figure as the bytes of a file in one of `FORMATS`, on a white or transparent background."""
     if form not in FORMATS:
         raise ValueError(f"a figure cannot be written as {form!r}; choose from {', '.join(FORMATS)}")
     stream = io.BytesIO()
     with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
-        # What is missing was said once, in words, when the fonts were chosen.
+        # `font_families` has already named missing characters, once and in plain words.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
-        _settle(figure)
+        _freeze_layout(figure)
         figure.savefig(
             stream,
             format=form,
             dpi=dpi,
-            facecolor="none" if clear else "white",
-            metadata=_FIXED[form],
-            bbox_inches="tight",  # a label longer than foreseen makes the figure larger, and is never cut
+            facecolor="none" if transparent else "white",
+            metadata=_METADATA[form],
+            bbox_inches="tight",  # a label longer than expected enlarges the figure instead of being cut off
             pad_inches=0.06,
         )
     return stream.getvalue()
 
 
 def save(figure: Figure, path: Path, *, dpi: int = 200) -> Path:
-    """Write the figure as PNG, SVG or PDF, by the path's suffix."""
+    """Write the figure as PNG, SVG or PDF, by the suffix of the path, and return the path."""
     form = path.suffix.lower().removeprefix(".")
     if form not in FORMATS:
-        raise ValueError(f"{path}: a figure is written by its suffix; end it in .{', .'.join(FORMATS)}")
-    write_whole(path, render(figure, form, dpi=dpi))
+        raise ValueError(f"{path}: unknown format of a figure; use one of the suffixes .{', .'.join(FORMATS)}")
+    write_atomically(path, render(figure, form, dpi=dpi))
     return path
 
 
-def _settle(figure: Figure) -> None:
-    """Find the places of all parts once; else every drawing of the figure would find them again."""
+def _freeze_layout(figure: Figure) -> None:
+    """Compute the layout once; otherwise every rendering would compute it again."""
     engine = figure.get_layout_engine()
     if engine is not None and figure.axes:
         engine.execute(figure)

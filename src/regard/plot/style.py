@@ -1,4 +1,4 @@
-"""What all figures share: colours, ink, and how a sheet of them is made."""
+"""What all figures share: colours, sizes, and the creation of figures, maps and axes."""
 
 from typing import Any, Literal
 
@@ -12,52 +12,56 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 INK = "#1f2328"
-"""Letters, axes and frames; a page may replace it by its own text colour."""
+"""Colour of text, axes and frames; a web page may replace it by its own text colour."""
 FAINT = "#8b949e"
-"""Grid lines and what is pruned; readable on white and on black."""
-GOLD = "#d55e00"
-"""Frames of what is known to be right: vermilion stands out from every shade of cividis."""
+"""Colour of grid lines and pruned hypotheses; readable on white and on black."""
+ACCENT = "#d55e00"
+"""Colour of gold links and best paths: vermilion, which stands out from every shade of cividis."""
 
-# Okabe & Ito 2008, in an order whose neighbours differ in lightness too; yellow is too faint for lines.
+# Okabe & Ito 2008, in an order in which neighbours also differ in lightness. Yellow is too faint for lines.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-STROKES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
-"""A line style for each colour, so that a curve is never told by its colour alone."""
+LINE_STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
+"""A line style for each colour, so that colour is never the only difference between two curves."""
 
-WEIGHTS = matplotlib.colormaps["cividis"]
-SIGNED = LinearSegmentedColormap.from_list("blue-orange", ["#00498a", "#5aa5dc", "#ffffff", "#f0a04b", "#a04000"])
+SEQUENTIAL = matplotlib.colormaps["cividis"]
+DIVERGING = LinearSegmentedColormap.from_list("blue-orange", ["#00498a", "#5aa5dc", "#ffffff", "#f0a04b", "#a04000"])
 
-Scale = Literal["linear", "sqrt", "log"]
-"""How colours follow numbers: a root or a logarithm shows the small weights that a straight line leaves dark."""
-DARKEST = 1e-3  # share of the largest weight below which a logarithm sees no difference
+ColourScale = Literal["linear", "sqrt", "log"]
+"""How colours depend on values: a root or a logarithm shows small weights that are dark on a linear scale."""
+LOG_RANGE = 1e-3  # the logarithmic scale ends at this fraction of the largest weight
 
-CELL = 0.34  # inches of a word's row or column while there is room
-LARGEST = 11.0  # inches of a whole map
-CRISP = 5000  # cells up to which each is its own vector; more would make a page slow
+MAX_CELL = 0.34  # inches of a map's cell, if the map is not too large
+MAX_MAP = 11.0  # inches of a whole map
+MAX_VECTOR_CELLS = 5000  # maps with more cells become bitmaps inside vector formats, or a page would be slow
 
 
-def sheet(width: float, height: float) -> Figure:
-    """An empty figure of so many inches, transparent, with room made for labels by itself."""
+def new_figure(width: float, height: float) -> Figure:
+    """Create an empty, transparent figure of this size in inches, with automatic layout."""
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="none")
     FigureCanvasAgg(figure)
     return figure
 
 
-def matrix(weights: ArrayLike, shape: tuple[int, ...], what: str) -> NDArray[np.float64]:
-    """Numbers to draw, held to the shape their labels have."""
-    array = np.asarray(weights, dtype=np.float64)
+def add_title(figure: Figure, title: str, fonts: list[str] | None = None) -> None:
+    """Set the title of a figure; an empty title takes no space."""
+    if title:
+        figure.suptitle(title, fontsize=10, color=INK, fontfamily=fonts)
+
+
+def check_matrix(values: ArrayLike, shape: tuple[int, ...], name: str) -> NDArray[np.float64]:
+    """Return values as an array, after checking that it is finite and has the shape of its labels."""
+    array = np.asarray(values, dtype=np.float64)
     if array.shape != shape:
-        raise ValueError(f"{what} should have the shape {shape}, one number for each pair of labels; has {array.shape}")
+        raise ValueError(f"{name} must have shape {shape}, one value for each pair of labels; got {array.shape}")
     if not array.size:
-        raise ValueError(f"{what} has the shape {shape}: there is nothing to draw")
+        raise ValueError(f"{name} has shape {shape}: there is nothing to draw")
     if not np.isfinite(array).all():
-        raise ValueError(
-            f"{what} has {np.sum(~np.isfinite(array))} values that are not finite; no colour can show them"
-        )
+        raise ValueError(f"{name} has {np.sum(~np.isfinite(array))} values that are not finite and have no colour")
     return array
 
 
-def weight_range(weights: NDArray[np.float64], scale: Scale = "linear") -> Normalize:
-    """From nothing to the largest weight there is, so that the colour bar tells the true range."""
+def weight_norm(weights: NDArray[np.float64], scale: ColourScale = "linear") -> Normalize:
+    """Return the colour norm of weights, from 0 to the largest, so that the colour bar shows the true range."""
     low, high = min(0.0, float(weights.min())), float(weights.max())
     high = high if high > low else low + 1.0
     match scale:
@@ -66,23 +70,23 @@ def weight_range(weights: NDArray[np.float64], scale: Scale = "linear") -> Norma
         case "sqrt":
             return PowerNorm(0.5, low, high)
         case "log":
-            least = float(weights[weights > 0].min(initial=high))
-            return LogNorm(min(max(least, DARKEST * high), 0.9 * high), high, clip=True)
-    raise ValueError(f"colours follow weights on a scale that is linear, sqrt or log, not '{scale}'")
+            smallest = float(weights[weights > 0].min(initial=high))
+            return LogNorm(min(max(smallest, LOG_RANGE * high), 0.9 * high), high, clip=True)
+    raise ValueError(f"unknown colour scale '{scale}'; choose linear, sqrt or log")
 
 
-def cells(axes: Axes, values: NDArray[np.float64], norm: Normalize, colours: Colormap = WEIGHTS) -> QuadMesh:
-    """A map with row 0 on top, a square a value, its middle at whole numbers."""
-    few = values.size <= CRISP
+def draw_cells(axes: Axes, values: NDArray[np.float64], norm: Normalize, colours: Colormap = SEQUENTIAL) -> QuadMesh:
+    """Draw a matrix as a map, with row 0 at the top and the centres of cells at whole numbers."""
+    vector = values.size <= MAX_VECTOR_CELLS
     mesh = axes.pcolormesh(
         np.arange(values.shape[1] + 1) - 0.5,
         np.arange(values.shape[0] + 1) - 0.5,
         values,
         norm=norm,
         cmap=colours,
-        edgecolors="face" if few else "none",
+        edgecolors="face" if vector else "none",
         linewidth=0.3,
-        rasterized=not few,
+        rasterized=not vector,
     )
     axes.invert_yaxis()
     axes.tick_params(length=0, colors=INK)
@@ -90,29 +94,29 @@ def cells(axes: Axes, values: NDArray[np.float64], norm: Normalize, colours: Col
     return mesh
 
 
-def colour_bar(figure: Figure, mesh: QuadMesh, axes: Any, meaning: str) -> None:
-    """The scale of a map's colours, with what they mean."""
+def add_colour_bar(figure: Figure, mesh: QuadMesh, axes: Any, label: str) -> None:
+    """Add the colour bar of a map."""
     values = np.asarray(mesh.get_array())
-    # What lies below a logarithm's range has its darkest colour too, and the bar's pointed end says so.
+    # Values below a logarithmic range have its darkest colour too; the bar's pointed end says so.
     below = isinstance(mesh.norm, LogNorm) and values.min() < (mesh.norm.vmin or 0.0)
     bar = figure.colorbar(mesh, ax=axes, shrink=0.8, aspect=20, pad=0.02, extend="min" if below else "neither")
-    bar.set_label(meaning, color=INK, fontsize=8)
+    bar.set_label(label, color=INK, fontsize=8)
     bar.ax.tick_params(labelsize=7.5, colors=INK)
     bar.outline.set_visible(False)
 
 
 def cell_size(rows: int, columns: int) -> float:
-    """Inches of one cell, so that the map stays on a page."""
-    return min(CELL, LARGEST / max(rows, columns))
+    """Return the size of a cell in inches with which the map fits a page."""
+    return min(MAX_CELL, MAX_MAP / max(rows, columns))
 
 
-def letter_size(cell: float) -> float:
-    """Points of the letters beside cells of this size."""
+def font_size(cell: float) -> float:
+    """Return the font size in points of the labels of cells of this size."""
     return max(3.0, min(10.0, cell * 72 * 0.5))
 
 
-def plain_axes(axes: Axes, size: float = 8.5) -> None:
-    """Axes for curves: a light grid, two spines, small numbers."""
+def style_axes(axes: Axes, size: float = 8.5) -> None:
+    """Give axes of curves a light grid, two spines and small numbers."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(INK)
     axes.tick_params(labelsize=size, colors=INK)

@@ -1,1 +1,1 @@
-"""Several recipes in, one comparison out: the same text, the same budget, who learns it best and why."""
+"""Train several recipes on the same text with the same budget, and compare their quality and cost."""

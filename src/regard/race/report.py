@@ -1,5 +1,6 @@
-"""Results of a race in, its report out: `race.html`, `race.png`, `race.json`, and each figure as SVG."""
+"""Write the report of a race: `race.html`, `race.png`, `race.json`, `race.md`, and each figure as SVG."""
 
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -8,165 +9,196 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from PIL import Image
 
-from regard.files import write_whole
-from regard.plot import Panel, Quality, Series, alignment, curves, lengths, save
+from regard.files import write_atomically
+from regard.plot import CurvePanel, Series, alignment, curves, lengths, render, save
 from regard.plot.style import INK
-from regard.race.budget import Budget
-from regard.race.judging import Map, Result
-from regard.race.picture import sheet
-from regard.race.summary import HEADS, Row, beside_published, best, by_length, markdown, rows_of, span
+from regard.race.contenders import Budget
+from regard.race.evaluation import RaceResult, SentenceAttention
+from regard.race.summary import (
+    HEADINGS,
+    ResultRow,
+    best_row,
+    lengths_markdown,
+    result_rows,
+    results_markdown,
+    with_published,
+    word_range,
+)
 from regard.score import Alignment
-from regard.train import page
+from regard.train.report import page
 
-HTML, PNG, JSON, TABLE = "race.html", "race.png", "race.json", "race.md"
+HTML, PNG, JSON, TABLES = "race.html", "race.png", "race.json", "race.md"
 FIGURES = "figures"
-PUBLISHED_HEADS = ("model", "text", "BLEU", "training FLOPs")
-ABREAST = 3  # maps in a row of the picture
-ENOUGH = 10.0  # percent of sentences right to the letter, from which on they are what is drawn
+PUBLISHED_HEADINGS = ("model", "text", "BLEU", "training FLOPs")
+MAPS_PER_ROW = 3  # attention maps in a row of the image
+MIN_EXACT_MATCH = 10.0  # percent; below this of the best contender, the figure by length shows BLEU instead
+SHEET_WIDTH, SHEET_GAP = 2200, 24  # pixels
 
 
-def write_race(folder: Path, budget: Budget, results: Sequence[Result]) -> tuple[Path, ...]:
-    """Write the report of a race into its folder."""
-    rows = rows_of(results)
-    learning, falling, maps = _learning(rows), _by_length(rows), _maps(rows)
-    figures = {"lengths": falling, "learning": learning, **{f"map-{name}": each for name, each in maps.items()}}
+def write_race(folder: Path, budget: Budget, results: Sequence[RaceResult]) -> tuple[Path, Path, Path, Path]:
+    """Write the report of a race into its folder, and return the paths of HTML, PNG, JSON and Markdown."""
+    rows = result_rows(results)
+    learning, by_length = _learning_figure(rows), _lengths_figure(rows)
+    maps = {row.name: attention_figure(row.first.attention, row.name) for row in rows if row.first.attention}
+    figures = {"lengths": by_length, "learning": learning, **{f"map-{name}": figure for name, figure in maps.items()}}
     for name, figure in figures.items():
         save(figure, folder / FIGURES / f"{name}.svg")
+    cells = [row.cells() for row in rows]
     sections = [
-        ("Results", page.table(f"Each spent {budget}; the best BLEU is bold.", HEADS, _cells(rows), best(rows))),
-        ("Quality against length", _figure(falling, "Quality by length of the source", 1) + _lengths_table(rows)),
-        ("Learning", _figure(learning, "Validation loss over target tokens and over time", 2)),
-        ("Where they look", _shown(maps, rows)),
-        ("The lectures' table, with our rows", page.table(
-            "BLEU of different texts cannot be compared; the order of the families can", PUBLISHED_HEADS,
-            beside_published(rows))),
-        ("Facts", page.facts(_facts(rows, budget))),
+        ("Results", page.table(f"Budget of each: {budget}. The best BLEU is bold.", HEADINGS, cells, best_row(rows))),
+        ("Quality by source length", _wide(by_length, "Quality by source length", 1) + _lengths_table(rows)),
+        ("Learning curves", _wide(learning, "Validation loss over target tokens and over time", 2)),
+        ("Attention", _maps_html(maps, rows)),
+        ("Published models and this race", page.table(
+            "BLEU on different texts cannot be compared; the order of the families can", PUBLISHED_HEADINGS,
+            with_published(rows))),
+        ("Details", page.facts(_facts(rows, budget))),
         ("Recipes", "".join(page.details(row.name, f"<pre>{escape(row.first.recipe)}</pre>") for row in rows)),
     ]  # fmt: skip
-    lead = (
-        '<p class="soft">The same text and the same budget for every family; what differs is how they look at it.</p>'
-    )
-    html = folder / HTML
-    write_whole(html, page.page("The race", lead, sections).encode())
-    pairs = list(maps.values())
-    rest = [pairs[at : at + ABREAST] for at in range(0, len(pairs), ABREAST)]
-    write_whole(folder / PNG, sheet([[falling, learning], *rest]))
-    told = {"budget": asdict(budget), "results": [asdict(each) for each in results]}
-    write_whole(folder / JSON, json.dumps(told, ensure_ascii=False, indent=1).encode())
-    write_whole(folder / TABLE, f"{markdown(rows)}\n\n{by_length(rows)}\n".encode())
-    return html, folder / PNG, folder / JSON, folder / TABLE
+    lead = '<p class="soft">All contenders have the same text and the same budget.</p>'
+    paths = folder / HTML, folder / PNG, folder / JSON, folder / TABLES
+    write_atomically(paths[0], page.page("The race", lead, sections).encode())
+    drawn = list(maps.values())
+    map_rows = [drawn[start : start + MAPS_PER_ROW] for start in range(0, len(drawn), MAPS_PER_ROW)]
+    write_atomically(paths[1], sheet([[by_length, learning], *map_rows]))
+    numbers = {"budget": asdict(budget), "results": [asdict(result) for result in results]}
+    write_atomically(paths[2], json.dumps(numbers, ensure_ascii=False, indent=1).encode())
+    write_atomically(paths[3], f"{results_markdown(rows)}\n\n{lengths_markdown(rows)}\n".encode())
+    return paths
 
 
-def _cells(rows: Sequence[Row]) -> list[list[str]]:
-    return [row.cells() for row in rows]
+def _lengths_figure(rows: Sequence[ResultRow]) -> Figure:
+    """Draw exact match by length group, or BLEU where hardly any sentence matches exactly, as in natural text."""
+    groups = rows[0].first.groups  # the same for all contenders, since they translate the same text
+    use_exact = max(row.mean_score("exact match") for row in rows) >= MIN_EXACT_MATCH
+    systems = {
+        row.name: [
+            row.group_mean(index, lambda group: group.exact if use_exact else group.bleu)
+            for index in range(len(groups))
+        ]
+        for row in rows
+    }
+    label = "exact match (%)" if use_exact else "BLEU"
+    return lengths([word_range(group) for group in groups], [group.mean_words for group in groups], systems, label)
 
 
-def _by_length(rows: Sequence[Row]) -> Figure:
-    """Quality of every contender in each group; groups are the same for all, since the text is.
-
-    Whole sentences right to the letter say most; where hardly any are, as in free text, BLEU does.
-    """
-    groups = rows[0].first.groups
-    often = max(row.mean("exact match") for row in rows) >= ENOUGH
-    score, name = ("exact", "exact match (%)") if often else ("bleu", "BLEU")
-
-    def quality(row: Row, at: int) -> float:
-        return _mean([getattr(each.groups[at], score) for each in row.results])
-
-    systems = [Quality(row.name, [quality(row, at) for at in range(len(groups))]) for row in rows]
-    return lengths([span(each.least, each.most) for each in groups], [each.mean for each in groups], systems, name)
-
-
-def _lengths_table(rows: Sequence[Row]) -> str:
-    """The same as numbers, with BLEU beside."""
-    groups = rows[0].first.groups
-    heads = ("source words", "sentences", *(row.name for row in rows))
+def _lengths_table(rows: Sequence[ResultRow]) -> str:
+    """Return exact match and BLEU by length group as a table."""
+    headings = ("source words", "sentences", *(row.name for row in rows))
     cells = [
         [
-            span(group.least, group.most),
+            word_range(group),
             f"{group.sentences:,}",
-            *(_both([each.groups[at] for each in row.results]) for row in rows),
+            *(
+                f"{row.group_mean(index, lambda group: group.exact):.1f} / "
+                f"{row.group_mean(index, lambda group: group.bleu):.1f}"
+                for row in rows
+            ),
         ]
-        for at, group in enumerate(groups)
+        for index, group in enumerate(rows[0].first.groups)
     ]
-    return page.table("Exact match in percent, and BLEU, by length of the source", heads, cells)
+    return page.table("Exact match in percent, and BLEU, by source length", headings, cells)
 
 
-def _both(groups: Sequence[object]) -> str:
-    exact, overlap = (_mean([getattr(each, name) for each in groups]) for name in ("exact", "bleu"))
-    return f"{exact:.1f} / {overlap:.1f}"
-
-
-def _learning(rows: Sequence[Row]) -> Figure:
-    """Validation loss over tokens and over time."""
+def _learning_figure(rows: Sequence[ResultRow]) -> Figure:
+    """Draw the validation loss over tokens and over time, with one legend below both panels."""
     panels = [
-        Panel(
-            "validation loss (nats a token)",
+        CurvePanel(
+            "validation loss (nats per token)",
             [
-                Series(row.name, [getattr(each, unit) for each in row.first.points], [p.loss for p in row.first.points])
+                Series(
+                    row.name,
+                    [getattr(point, unit) for point in row.first.points],
+                    [point.loss for point in row.first.points],
+                )
                 for row in rows
             ],
-            below=below,
+            x_label=x_label,
             logarithmic=True,
         )
-        for unit, below in (("tokens", "target tokens"), ("seconds", "seconds"))
+        for unit, x_label in (("tokens", "target tokens"), ("seconds", "seconds"))
     ]
-    return _with_one_legend(curves(panels, columns=2))
-
-
-def _with_one_legend(figure: Figure) -> Figure:
-    """The figure with one legend below for all its panels, where it hides no line."""
+    figure = curves(panels, columns=2)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     for axes in figure.axes:
         legend = axes.get_legend()
         if legend is not None:
-            legend.remove()
+            legend.remove()  # a legend inside a panel would cover lines
     figure.set_size_inches(figure.get_figwidth(), figure.get_figheight() + 0.6)
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False, labelcolor=INK)
     return figure
 
 
-def _maps(rows: Sequence[Row]) -> dict[str, Figure]:
-    return {row.name: draw_map(row.first.map, row.name) for row in rows if row.first.map is not None}
+def attention_figure(attention: SentenceAttention, title: str) -> Figure:
+    """Draw the attention of a contender, with gold links framed."""
+    gold = None
+    if attention.possible:
+        sure, possible = (
+            frozenset((link[0], link[1]) for link in links) for links in (attention.sure, attention.possible)
+        )
+        gold = Alignment(sure, possible)
+    return alignment(np.asarray(attention.weights), attention.source, attention.target, gold, title=title)
 
 
-def draw_map(seen: Map, title: str) -> Figure:
-    """Where one contender looks, gold links framed."""
-    gold = Alignment(frozenset(map(_pair, seen.sure)), frozenset(map(_pair, seen.possible))) if seen.possible else None
-    return alignment(np.asarray(seen.weights), seen.source, seen.target, gold, title=title)
-
-
-def _pair(link: Sequence[int]) -> tuple[int, int]:
-    return link[0], link[1]
-
-
-def _shown(maps: dict[str, Figure], rows: Sequence[Row]) -> str:
-    """The maps side by side, and who has none."""
-    blind = [row.name for row in rows if row.first.map is None]
-    shown = "".join(
+def _maps_html(maps: dict[str, Figure], rows: Sequence[ResultRow]) -> str:
+    """Return the attention maps side by side, and the names of contenders without attention."""
+    without = [row.name for row in rows if row.first.attention is None]
+    drawn = "".join(
         f"<figure>{page.picture(figure, f'Attention of {name}', 10 + number)}</figure>"
         for number, (name, figure) in enumerate(maps.items())
     )
-    words = "Their decoders do not look at the source by weights: " + ", ".join(blind) + "." if blind else ""
-    return f'<div class="maps">{shown}</div><p class="soft">{escape(words)}</p>'
+    note = "Without attention to the source: " + ", ".join(without) + "." if without else ""
+    return f'<div class="maps">{drawn}</div><p class="soft">{escape(note)}</p>'
 
 
-def _figure(figure: Figure, meaning: str, number: int) -> str:
-    return f"<figure>{page.scrolled(page.picture(figure, meaning, number, wide=True), meaning)}</figure>"
+def _wide(figure: Figure, description: str, number: int) -> str:
+    return f"<figure>{page.scrolled(page.picture(figure, description, number, wide=True), description)}</figure>"
 
 
-def _facts(rows: Sequence[Row], budget: Budget) -> list[tuple[str, str]]:
+def _facts(rows: Sequence[ResultRow], budget: Budget) -> list[tuple[str, str]]:
     first = rows[0].first
     return [
         ("budget", str(budget)),
         ("device", first.device),
         ("seeds", str(max(len(row.results) for row in rows))),
         *((f"signature of {name}", text) for name, text in first.signatures.items()),
-        ("memory", "of the device, or on a CPU of the whole process, torch and its libraries with it"),
-        ("alignment error rate", "links read where they are best on validation text; lower is better"),
+        ("memory", "peak of the GPU; on a CPU, of the whole process, including torch and its libraries"),
+        ("alignment error rate", "links are read from the attention that is best on validation text; lower is better"),
     ]
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def sheet(rows: Sequence[Sequence[Figure]], width: int = SHEET_WIDTH) -> bytes:
+    """Return rows of figures as one PNG on white.
+
+    Figures of a row have the same height. The first row fills the width; figures of the other rows are as large as in
+    the row with the most figures.
+    """
+    drawn = [
+        [Image.open(io.BytesIO(render(figure, "png", dpi=170))).convert("RGB") for figure in row] for row in rows if row
+    ]
+    columns = max(len(row) for row in drawn[1:]) if drawn[1:] else 1
+    scaled = [_scaled(row, width, columns if number else len(row)) for number, row in enumerate(drawn)]
+    image = Image.new("RGB", (width, SHEET_GAP + sum(row[0].height + SHEET_GAP for row in scaled)), "white")
+    y = SHEET_GAP
+    for row in scaled:
+        x = SHEET_GAP
+        for picture in row:
+            image.paste(picture, (x, y))
+            x += picture.width + SHEET_GAP
+        y += row[0].height + SHEET_GAP
+    stream = io.BytesIO()
+    image.save(stream, "PNG", optimize=True)  # a palette would be smaller, but turns the colour of thin lines into grey
+    return stream.getvalue()
+
+
+def _scaled(row: Sequence[Image.Image], width: int, columns: int) -> list[Image.Image]:
+    """Scale images to one height, so that `columns` of them fill the width."""
+    ratios = [picture.width / picture.height for picture in row]
+    available = (width - SHEET_GAP * (columns + 1)) * len(row) / columns
+    height = int(available / sum(ratios))
+    return [
+        picture.resize((max(1, int(height * ratio)), height), Image.Resampling.LANCZOS)
+        for picture, ratio in zip(row, ratios, strict=True)
+    ]

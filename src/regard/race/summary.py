@@ -1,13 +1,13 @@
-"""Results of a race as tables: one row a contender, over its seeds where it ran with several."""
+"""Tables of a race: one row per contender, averaged over its seeds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from regard.race.judging import SCORES, Result
-from regard.train.wording import amount, duration
+from regard.race.evaluation import SCORES, LengthGroup, RaceResult
+from regard.train.report.formatting import format_count, format_duration
 
-HEADS = (
+HEADINGS = (
     "contender", "BLEU", "chrF", "exact match %", "AER", "parameters", "training FLOPs",
     "time", "target tokens", "tokens/s training", "tokens/s decoding", "memory MB",
 )  # fmt: skip
@@ -20,120 +20,126 @@ PUBLISHED: tuple[tuple[str, float, float | None], ...] = (
     ("Transformer (base)", 27.3, 3.3e18),
     ("Transformer (big)", 28.4, 2.3e19),
 )
-"""The single models of the lectures' performance table: BLEU on newstest2014 English-German, and operations of training
-(Vaswani et al. 2017, table 2)."""
+"""Single models of Vaswani et al. 2017, table 2: BLEU on newstest2014 English-German, and training FLOPs."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One contender with all its seeds."""
+class ResultRow:
+    """One contender with the results of all its seeds."""
 
     name: str
-    results: tuple[Result, ...]
+    results: tuple[RaceResult, ...]
 
     @property
-    def first(self) -> Result:
-        """The run that stands for all of them in pictures."""
+    def first(self) -> RaceResult:
+        """The result of the first seed, which the figures show."""
         return self.results[0]
 
-    def mean(self, score: str) -> float:
-        """A score's mean over the seeds."""
-        return fmean(each.scores[score] for each in self.results)
+    def mean(self, value: Callable[[RaceResult], float]) -> float:
+        """Return the mean of a value over the seeds."""
+        return fmean(value(result) for result in self.results)
 
-    def told(self, score: str) -> str:
-        """The mean, with the spread where there is one."""
-        return _spread([each.scores[score] for each in self.results], 1)
+    def mean_score(self, score: str) -> float:
+        """Return the mean of a score over the seeds."""
+        return self.mean(lambda result: result.scores[score])
 
-    def exact(self, group: int) -> float:
-        """Sentences of a group of like length that are right to the letter, in percent, mean over the seeds."""
-        return fmean(each.groups[group].exact for each in self.results)
+    def group_mean(self, group: int, value: Callable[[LengthGroup], float]) -> float:
+        """Return the mean of a value of one length group over the seeds."""
+        return self.mean(lambda result: value(result.groups[group]))
 
-    def rates(self) -> list[float]:
-        """Alignment error rates, of seeds that have one."""
-        return [each.aer for each in self.results if each.aer is not None]
+    def score_text(self, score: str) -> str:
+        """Return the mean of a score, with its standard deviation if there are several seeds."""
+        return _mean_and_deviation([result.scores[score] for result in self.results], 1)
+
+    def error_rates(self) -> list[float]:
+        """Return the alignment error rates of the seeds that have one."""
+        return [result.aer for result in self.results if result.aer is not None]
 
     def cells(self) -> list[str]:
-        """What stands under `HEADS`."""
-        rates = self.rates()
-        memory = [each.memory for each in self.results if each.memory is not None]
-
-        def over(name: str) -> float:
-            return fmean(getattr(each, name) for each in self.results)
-
+        """Return the row of the table, in the order of `HEADINGS`."""
+        rates = self.error_rates()
+        memory = [result.memory for result in self.results if result.memory is not None]
         return [
             self.name,
-            *(self.told(score) for score in SCORES),
-            _spread(rates, 3) if rates else "–",
-            amount(over("parameters")),
-            f"{over('flops'):.2e}",
-            duration(over("seconds")),
-            amount(over("tokens")),
-            amount(over("training_speed")),
-            amount(over("decoding_speed")),
+            *(self.score_text(score) for score in SCORES),
+            _mean_and_deviation(rates, 3) if rates else "–",
+            format_count(self.mean(lambda result: result.parameters)),
+            f"{self.mean(lambda result: result.flops):.2e}",
+            format_duration(self.mean(lambda result: result.seconds)),
+            format_count(self.mean(lambda result: result.tokens)),
+            format_count(self.mean(lambda result: result.training_speed)),
+            format_count(self.mean(lambda result: result.decoding_speed)),
             f"{fmean(memory) / 1e6:,.0f}" if memory else "–",
         ]
 
 
-def beside_published(rows: Sequence[Row]) -> list[list[str]]:
-    """The lectures' performance table with our rows below: model, text, BLEU, operations of training."""
-    theirs = [
+def result_rows(results: Iterable[RaceResult]) -> list[ResultRow]:
+    """Group results by contender, in their order; a number after the last full stop of a name is that of a seed."""
+    grouped: dict[str, list[RaceResult]] = {}
+    for result in results:
+        base, dot, number = result.name.rpartition(".")
+        grouped.setdefault(base if dot and number.isdecimal() else result.name, []).append(result)
+    return [ResultRow(name, tuple(group)) for name, group in grouped.items()]
+
+
+def with_published(rows: Sequence[ResultRow]) -> list[list[str]]:
+    """Return published models, then the contenders: model, text, BLEU, training FLOPs."""
+    published = [
         [name, "WMT14 en-de", f"{score:.1f}", "–" if flops is None else f"{flops:.1e}"]
         for name, score, flops in PUBLISHED
     ]
-    ours = [[row.name, "this race", row.told("BLEU"), row.cells()[HEADS.index("training FLOPs")]] for row in rows]
-    return [*theirs, *ours]
+    flops = HEADINGS.index("training FLOPs")
+    return [*published, *([row.name, "this race", row.score_text("BLEU"), row.cells()[flops]] for row in rows)]
 
 
-def rows_of(results: Iterable[Result]) -> list[Row]:
-    """A row for each contender in the order they ran; a name's part after its last full stop is the seed's number."""
-    found: dict[str, list[Result]] = {}
-    for each in results:
-        base, dot, number = each.name.rpartition(".")
-        found.setdefault(base if dot and number.isdecimal() else each.name, []).append(each)
-    return [Row(name, tuple(group)) for name, group in found.items()]
+def best_row(rows: Sequence[ResultRow]) -> int:
+    """Return the index of the row with the highest BLEU."""
+    return max(range(len(rows)), key=lambda index: rows[index].mean_score("BLEU"))
 
 
-def best(rows: Sequence[Row]) -> int:
-    """The place of the row with the highest BLEU."""
-    return max(range(len(rows)), key=lambda at: rows[at].mean("BLEU"))
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    """The table as a document has it; the best of every score, and of the error rate, is bold."""
+def results_markdown(rows: Sequence[ResultRow]) -> str:
+    """Return the table of results in Markdown, with the best score of each column in bold."""
     table = [row.cells() for row in rows]
-    for head, at in _winners(rows).items():
-        column = HEADS.index(head)
-        table[at][column] = f"**{table[at][column]}**"
-    return _lines(HEADS, table)
+    for heading, index in _best_by_heading(rows).items():
+        column = HEADINGS.index(heading)
+        table[index][column] = f"**{table[index][column]}**"
+    return markdown_table(HEADINGS, table)
 
 
-def by_length(rows: Sequence[Row]) -> str:
-    """Exact match in percent by source words, as a document has it: a row a contender, a column a group."""
+def lengths_markdown(rows: Sequence[ResultRow]) -> str:
+    """Return exact match in percent by source length in Markdown: a row per contender, a column per group."""
     groups = rows[0].first.groups
-    heads = ("source words", *(span(each.least, each.most) for each in groups))
-    return _lines(heads, [[row.name, *(f"{row.exact(at):.1f}" for at in range(len(groups)))] for row in rows])
+    headings = ("source words", *map(word_range, groups))
+    return markdown_table(
+        headings,
+        [
+            [row.name, *(f"{row.group_mean(index, lambda group: group.exact):.1f}" for index in range(len(groups)))]
+            for row in rows
+        ],
+    )
 
 
-def span(least: int, most: int) -> str:
-    """Lengths from one to another."""
-    return f"{least}–{most}" if most > least else str(least)
+def word_range(group: LengthGroup) -> str:
+    """Return the range of source lengths of a group, such as "7–9"."""
+    return f"{group.min_words}–{group.max_words}" if group.max_words > group.min_words else str(group.min_words)
 
 
-def _winners(rows: Sequence[Row]) -> dict[str, int]:
-    """By heading, the row that is best in it."""
-    found = {}
-    for score, head in zip(SCORES, HEADS[1:], strict=False):
-        means = [row.mean(score) for row in rows]
-        found[head] = means.index(max(means))
-    rates = {at: fmean(row.rates()) for at, row in enumerate(rows) if row.rates()}
-    return {**found, "AER": min(rates, key=lambda at: rates[at])} if rates else found
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table; the columns after the first are aligned to the right."""
+    lines = ["| " + " | ".join(headings) + " |", "|---" + "|--:" * (len(headings) - 1) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(cells) + " |" for cells in rows)])
 
 
-def _lines(heads: Sequence[str], table: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(heads) + " |", "|---" + "|--:" * (len(heads) - 1) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(cells) + " |" for cells in table)])
+def _best_by_heading(rows: Sequence[ResultRow]) -> dict[str, int]:
+    """Return the index of the best row for each score and for the alignment error rate."""
+    best = {}
+    for score, heading in zip(SCORES, HEADINGS[1:], strict=False):
+        means = [row.mean_score(score) for row in rows]
+        best[heading] = means.index(max(means))
+    rates = {index: fmean(row.error_rates()) for index, row in enumerate(rows) if row.error_rates()}
+    return {**best, "AER": min(rates, key=lambda index: rates[index])} if rates else best
 
 
-def _spread(values: Sequence[float], digits: int) -> str:
+def _mean_and_deviation(values: Sequence[float], digits: int) -> str:
     mean = f"{fmean(values):.{digits}f}"
     return f"{mean} ± {stdev(values):.{digits}f}" if len(values) > 1 else mean

@@ -1,22 +1,20 @@
-"""What a run may be told: a TOML file plus `key=value` overrides in, one frozen, strict `Recipe` out."""
+"""Recipes: all settings of a run, read from a TOML file and `key=value` overrides into a frozen `Recipe`."""
 
-from regard.recipe.ancestors import Bahdanau, ConvS2S, Luong, Sutskever
 from regard.recipe.catalogue import Setting, catalogue, find_settings, json_schema
 from regard.recipe.data import Corpus, Data, Filter, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
 from regard.recipe.decode import Decode
-from regard.recipe.load import dump, load, parse
-from regard.recipe.model import Model, Transformer
-from regard.recipe.render import render
-from regard.recipe.settings import Recipe
-from regard.recipe.text import Text
-from regard.recipe.train import Train
+from regard.recipe.load import dump, load, parse, render
+from regard.recipe.model import Bahdanau, ConvS2S, Luong, Model, Sutskever, Transformer
+from regard.recipe.settings import TASK_FIELDS, FieldKind, Recipe, Text, Train
 
 __all__ = [
+    "TASK_FIELDS",
     "Bahdanau",
     "ConvS2S",
     "Corpus",
     "Data",
     "Decode",
+    "FieldKind",
     "Filter",
     "JsonlCorpus",
     "Luong",

@@ -1,91 +1,151 @@
-"""Which text a run learns from, and which pairs of it."""
+"""Settings of the training data: corpora, filters and the order of examples."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import (
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+    model_validator,
+)
 
-from regard.recipe.section import Positive, Section, Sequence, lists_are_tuples
+from regard.recipe.section import Positive, Section, TupleOf
 
 
-class AnyCorpus(Section):
-    """What every corpus can be told."""
+class BaseCorpus(Section):
+    """Settings that every kind of corpus has."""
 
     weight: float = Field(default=1.0, gt=0.0, le=1000.0)
-    """How often each pair appears in an epoch: 2 shows it twice, 0.5 a fresh random half."""
+    """How often each record appears in an epoch: 2 shows it twice, 0.5 shows a new random half each time."""
     tag: str = ""
-    """A symbol put before each source, such as `<2de>` for the language wanted (Johnson et al. 2017)."""
+    """Symbol put before each source text, such as `<2de>` for the target language (Johnson et al. 2017)."""
 
     @property
-    def files(self) -> tuple[str, ...]:
-        """The files it is read from, as the recipe names them."""
+    def paths(self) -> tuple[str, ...]:
+        """The files of the corpus, as the recipe names them."""
         return ()
 
+    def check_fields(self, names: Sequence[str]) -> None:
+        """Raise a ValueError if the corpus does not provide the fields of a task."""
 
-class TextCorpus(AnyCorpus):
-    """Two plain text files, line i of one translating line i of the other; `.gz` is read as it is."""
+
+class TextCorpus(BaseCorpus):
+    """Plain text files, one for each field: line i of every file belongs to record i. `.gz` files are decompressed."""
 
     kind: Literal["text"] = "text"
-    """Two plain text files."""
-    source: str
-    """File of source lines."""
-    target: str
-    """File of target lines."""
+    """Plain text files, one for each field."""
+    files: dict[str, str] = Field(min_length=1)
+    """File of each field, one value per line: `source` and `target` for translation, `text` for a language model. Write
+    the field names directly: { source = "train.en", target = "train.de" }."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _field_names_are_keys(cls, value: object) -> object:
+        """Collect keys that are not settings, such as `source`, into `files`."""
+        if not isinstance(value, dict):
+            return value
+        settings = {name: entry for name, entry in value.items() if name in cls.model_fields}
+        named = {name: entry for name, entry in value.items() if name not in cls.model_fields}
+        return {**settings, "files": {**settings.get("files", {}), **named}}
+
+    @model_serializer(mode="wrap")
+    def _files_are_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write field names as keys of the corpus, as a recipe spells them."""
+        table: dict[str, Any] = serialize(self)
+        return {**table.pop("files", {}), **table}
 
     @property
-    def files(self) -> tuple[str, ...]:
-        """The two files."""
-        return (self.source, self.target)
+    def paths(self) -> tuple[str, ...]:
+        """One file for each field."""
+        return tuple(self.files.values())
+
+    def check_fields(self, names: Sequence[str]) -> None:
+        """Raise a ValueError unless there is exactly one file for each field."""
+        unknown = [name for name in self.files if name not in names]
+        if unknown and (near := get_close_matches(unknown[0], [*names, *type(self).model_fields], n=1)):
+            raise ValueError(f".{unknown[0]}: no such setting; did you mean data.train.{near[0]}?")
+        if set(self.files) != set(names):
+            raise ValueError(
+                f" names a file for {' and '.join(self.files)}, but this task needs a file for {' and '.join(names)}"
+            )
 
 
-class TsvCorpus(AnyCorpus):
-    """One file with tab-separated columns; `.gz` is read as it is."""
+class TsvCorpus(BaseCorpus):
+    """A file of tab-separated columns, one record per line. `.gz` files are decompressed."""
 
     kind: Literal["tsv"] = "tsv"
-    """One file of tab-separated columns."""
+    """A file of tab-separated columns."""
     path: str
     """The file."""
-    columns: Annotated[tuple[Positive, Positive], BeforeValidator(lists_are_tuples)] = (1, 2)
-    """Columns of source and target, counted from 1."""
+    columns: TupleOf[Positive] | None = None
+    """Columns of the task's fields, in order, counted from 1; by default the first ones."""
 
     @property
-    def files(self) -> tuple[str, ...]:
+    def paths(self) -> tuple[str, ...]:
         """The one file."""
         return (self.path,)
 
+    def check_fields(self, names: Sequence[str]) -> None:
+        """Raise a ValueError unless there is a column for each field."""
+        if self.columns is not None and len(self.columns) != len(names):
+            raise ValueError(
+                f".columns = {list(self.columns)} names {len(self.columns)} columns, but this task has the fields "
+                f"{', '.join(names)}: give one column for each"
+            )
 
-class JsonlCorpus(AnyCorpus):
-    """One file with a JSON object on each line; `.gz` is read as it is."""
+
+class JsonlCorpus(BaseCorpus):
+    """A file with a JSON object on each line, one record per line. `.gz` files are decompressed."""
 
     kind: Literal["jsonl"] = "jsonl"
-    """One file with a JSON object a line."""
+    """A file with a JSON object on each line."""
     path: str
     """The file."""
-    keys: Annotated[tuple[str, str], BeforeValidator(lists_are_tuples)] = ("source", "target")
-    """Keys of source and target."""
+    keys: TupleOf[str] | None = None
+    """Keys of the task's fields, in order; by default the names of the fields."""
 
     @property
-    def files(self) -> tuple[str, ...]:
+    def paths(self) -> tuple[str, ...]:
         """The one file."""
         return (self.path,)
 
+    def check_fields(self, names: Sequence[str]) -> None:
+        """Raise a ValueError unless there is a key for each field."""
+        if self.keys is not None and len(self.keys) != len(names):
+            raise ValueError(
+                f".keys = {list(self.keys)} names {len(self.keys)} keys, but this task has the fields "
+                f"{', '.join(names)}: give one key for each"
+            )
 
-class PhrasebookCorpus(AnyCorpus):
-    """Sentence pairs drawn from the built-in grammar; needs no file."""
+
+class PhrasebookCorpus(BaseCorpus):
+    """Sentence pairs generated by the built-in grammar; needs no file. A language model reads their English side."""
 
     kind: Literal["phrasebook"] = "phrasebook"
-    """Pairs drawn from the built-in grammar."""
+    """Sentence pairs generated by the built-in grammar."""
     to: Literal["de", "fr", "it", "ar"]
     """Target language; the source is English."""
     pairs: Positive = 100_000
-    """How many distinct pairs to draw."""
+    """How many distinct pairs to generate."""
     split: Literal["train", "valid", "test", "novel"] = "train"
-    """Which part of the phrasebook; no sentence is in two of them."""
+    """Part of the phrasebook; no sentence occurs in two parts."""
+
+    def check_fields(self, names: Sequence[str]) -> None:
+        """Raise a ValueError if a record has more fields than a sentence pair."""
+        if len(names) > 2:
+            raise ValueError(
+                f"generates pairs of texts, but this task has the fields {', '.join(names)}: use a file with them all"
+            )
 
 
 def _corpus_kind(value: object) -> str:
-    """The kind a table names, or else the one its keys and file name speak of."""
+    """Return the kind that a table names, or the one that its keys and file name imply."""
     if not isinstance(value, dict):
-        return getattr(value, "kind", "text") if isinstance(value, AnyCorpus) else "text"
+        return getattr(value, "kind", "text") if isinstance(value, BaseCorpus) else "text"
     if "kind" in value:
         return str(value["kind"])
     if "to" in value:
@@ -108,21 +168,32 @@ Filter = Literal["empty", "long", "ratio", "copy", "duplicate"]
 
 
 class Data(Section):
-    """Which text a run learns from, and which pairs of it."""
+    """Training data: corpora, filters and the order of examples."""
 
     root: str = "."
     """Folder that relative paths of corpora start from."""
-    train: Sequence[Corpus] = Field(min_length=1)
-    """Corpora to learn from, mixed by their weights."""
+    train: TupleOf[Corpus] = Field(min_length=1)
+    """Training corpora, mixed by their weights."""
     valid: Corpus | None = None
-    """Corpus that choices are made on while training: early stopping, best checkpoint."""
+    """Validation corpus: chooses the best checkpoint, drives early stopping and the `plateau` schedule."""
     test: Corpus | None = None
-    """Corpus scored once, when training is over; never used to choose."""
-    drop: Sequence[Filter] = ("empty", "long", "ratio", "copy", "duplicate")
-    """Filters that drop training pairs; take one off the list to switch it off."""
+    """Test corpus, scored once after training; never used to choose anything."""
+    drop: TupleOf[Filter] = ("empty", "long", "ratio", "copy", "duplicate")
+    """Filters that drop training records; remove a name from the list to switch that filter off."""
     longest: int = Field(default=256, gt=0, le=100_000)
-    """Tokens a side may have; `long` drops the pair beyond."""
+    """Maximum number of tokens in each text of a record; the filter `long` drops records beyond it."""
     ratio: float = Field(default=9.0, gt=1.0)
-    """Times one side may be longer than the other, in tokens; `ratio` drops the pair beyond (KFTT's cut is 9)."""
+    """Maximum ratio of the lengths, in tokens, of the texts of a record; `ratio` drops the record beyond (KFTT: 9)."""
     order: Literal["random", "length"] = "random"
-    """`random` fills batches as pairs come; `length` groups pairs of like length, which helps kernels that pad."""
+    """`random` fills batches in shuffled order; `length` batches records of similar length, for kernels that pad."""
+    documents: Literal["line", "paragraph", "file"] = "line"
+    """What is one record of a text file of a language model: a line, a paragraph (before a blank line) or the file."""
+    block: Positive | None = None
+    """Language models: concatenate all documents and train on blocks of this many tokens; unset keeps them apart."""
+    stride: Positive | None = None
+    """Tokens from the start of one block to the start of the next; unset is `block`, less makes blocks overlap."""
+
+    def corpora(self) -> Iterator[tuple[str, "BaseCorpus"]]:
+        """Yield every corpus with its key in the recipe, such as `data.train.0`."""
+        yield from ((f"data.train.{number}", corpus) for number, corpus in enumerate(self.train))
+        yield from ((f"data.{name}", corpus) for name, corpus in (("valid", self.valid), ("test", self.test)) if corpus)

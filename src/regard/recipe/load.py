@@ -1,42 +1,54 @@
-"""TOML and `key=value` words in, a `Recipe` out; and back."""
+"""Read recipes from TOML and `key=value` overrides, and write them."""
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import tomli_w
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from regard.names import RECIPE
+from regard.recipe.model import Family
 from regard.recipe.problems import describe
 from regard.recipe.settings import Recipe
+from regard.run_files import RECIPE
 
 Table = dict[str, Any]
 
 
 def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
-    """Read a recipe from a TOML file and apply `key=value` overrides; the file's stem names a run that has no name."""
+    """Read a recipe from a TOML file, and apply `key=value` overrides.
+
+    Example:
+        >>> load("recipes/phrasebook.toml", ["train.steps=500", "model.size=tiny"])
+
+    Args:
+        path: The file. Its stem is the name of a run without a name.
+        overrides: Settings to change, such as `train.steps=500`.
+
+    Raises:
+        ValueError: If there is no such file, or the recipe is invalid. The message lists all problems.
+    """
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such recipe{_near(path)}") from None
+        raise ValueError(f"{path}: no such recipe{_hint_at_recipes(path)}") from None
     except IsADirectoryError:
-        raise ValueError(f"{path}: a folder, not a recipe{_inside(path)}") from None
+        raise ValueError(f"{path}: a folder, not a recipe{_hint_in_folder(path)}") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8 at byte {error.start}; a recipe is a TOML text file") from None
     return parse(text, overrides, where=str(path), name=path.stem)
 
 
 def parse(text: str, overrides: Iterable[str] = (), *, where: str = "recipe", name: str = "run") -> Recipe:
-    """Make a recipe from TOML text; `where` opens every error, `name` names a run that has none."""
+    """Return the recipe in a TOML text; `where` begins every error, and `name` is the default name of the run."""
     try:
         table: Table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{where}: not valid TOML: {error}") from None
-    for word in overrides:
-        _override(table, word)
+    for override in overrides:
+        _apply(table, override)
     table.setdefault("name", name)
     try:
         return Recipe.model_validate(table)
@@ -45,69 +57,104 @@ def parse(text: str, overrides: Iterable[str] = (), *, where: str = "recipe", na
 
 
 def dump(recipe: Recipe) -> str:
-    """Write every setting as TOML; `parse(dump(recipe)) == recipe`."""
+    """Return all settings as TOML; `parse(dump(recipe)) == recipe`."""
     return tomli_w.dumps(recipe.model_dump(mode="json", exclude_none=True))
 
 
-def _override(table: Table, word: str) -> None:
-    """Set one `section.key=value`; the value is TOML where it parses, else a plain string."""
-    key, equals, value = word.partition("=")
+def render(recipe: Recipe) -> str:
+    """Return all settings as TOML, one per line, with a comment at those from a default or from the model's size."""
+    lines = list(_setting_lines(recipe))
+    for name, section in recipe:
+        if isinstance(section, BaseModel):
+            lines += ["", f"[{name}]", *_setting_lines(section)]
+    return "\n".join(lines) + "\n"
+
+
+def _setting_lines(section: BaseModel) -> Iterator[str]:
+    """Yield the lines of one section, without those of sections inside it."""
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(section, Recipe) and isinstance(value, BaseModel):
+            continue
+        if value is None:
+            yield f"# {name} is unset"
+        elif name == "train":
+            yield from ["train = [", *(f"    {_inline(corpus)}," for corpus in value), "]"]
+        else:
+            yield f"{name} = {_inline(value)}{_origin(section, name, value, field.default)}"
+
+
+def _origin(section: BaseModel, name: str, value: object, default: object) -> str:
+    """Return a comment that says where a value comes from, if not from the recipe."""
+    if isinstance(section, Family) and name in section.preset:
+        return f"  # {section.size}" if value == section.preset[name] else ""
+    return "  # default" if value == default and type(value) is type(default) else ""
+
+
+def _inline(value: Any) -> str:
+    """Return a value as TOML on one line."""
+    if isinstance(value, BaseModel):
+        fields = type(value).model_fields
+        table = {name: entry for name, entry in value if entry != fields[name].default or name == "kind"}
+        table = {**table.pop("files", {}), **table}  # the keys of files are the names of their fields
+        return "{ " + ", ".join(f"{name} = {_inline(entry)}" for name, entry in table.items()) + " }"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    return tomli_w.dumps({"value": value}).partition(" = ")[2].rstrip("\n")
+
+
+def _apply(table: Table, override: str) -> None:
+    """Set one `section.key=value` in a table."""
+    key, equals, value = override.partition("=")
     if not equals or not key.strip():
-        raise ValueError(f"'{word}' is not an override; write key=value, such as train.steps=500")
-    *parents, last = key.strip().split(".")
-    place: Any = table
-    for depth, step in enumerate(parents):
-        place = _descend(place, step, last if depth + 1 == len(parents) else parents[depth + 1], word)
-    if isinstance(place, list):
-        place[_position(place, last, word)] = _value(value)
+        raise ValueError(f"'{override}' is not an override; write key=value, such as train.steps=500")
+    *parents, last = names = key.strip().split(".")
+    section: Any = table
+    for name, following in zip(parents, names[1:], strict=True):
+        inner = section[_index(section, name, override)] if isinstance(section, list) else section.setdefault(name, {})
+        if not isinstance(inner, dict | list):
+            raise ValueError(f"'{override}': '{name}' is {inner!r}, not a section, so it has no '{following}'")
+        section = inner
+    if isinstance(section, list):
+        section[_index(section, last, override)] = _value(value)
     else:
-        place[last] = _value(value)
+        section[last] = _value(value)
 
 
-def _descend(place: Any, step: str, following: str, word: str) -> Any:
-    """The table or array inside `place` that `step` names, made if it is missing."""
-    inner = place[_position(place, step, word)] if isinstance(place, list) else place.setdefault(step, {})
-    if not isinstance(inner, dict | list):
-        raise ValueError(f"'{word}': '{step}' is {inner!r}, not a section, so it has no '{following}'")
-    return inner
-
-
-def _position(array: list[Any], step: str, word: str) -> int:
-    """The index `step` names in an array."""
-    if step.isdecimal() and int(step) < len(array):
-        return int(step)
-    raise ValueError(f"'{word}': '{step}' is not a place in an array of {len(array)}; places count from 0")
+def _index(array: list[Any], name: str, override: str) -> int:
+    if name.isdecimal() and int(name) < len(array):
+        return int(name)
+    raise ValueError(f"'{override}': '{name}' is not an index of an array of {len(array)}; indices count from 0")
 
 
 def _value(text: str) -> Any:
-    """A TOML value if it reads as one, else the text itself, so that `model.size=base` needs no quotes."""
+    """Return a TOML value, or the text itself if it is none, so that `model.size=base` needs no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
 
 
-def _near(path: Path) -> str:
-    """A hint at recipes lying where the missing one was looked for, or in a folder of recipes there."""
-    found = [str(each) for folder in (path.parent, path.parent / "recipes") for each in _recipes_in(folder)]
-    return f"; there are {', '.join(found)}" if found else ""
+def _hint_at_recipes(path: Path) -> str:
+    """Return a hint that lists the recipes in the folder of a missing file, and in `recipes` there."""
+    recipes = [*_recipes_in(path.parent), *_recipes_in(path.parent / "recipes")]
+    return f"; there are {', '.join(recipes)}" if recipes else ""
 
 
-def _inside(folder: Path) -> str:
-    """A hint at what may have been meant by a folder: the run in it, or one of its recipes."""
+def _hint_in_folder(folder: Path) -> str:
+    """Return a hint how to resume the run in a folder, or a list of the recipes in it."""
     if (folder / RECIPE).is_file():
-        return f"; to go on with the run in it: regard train {folder / RECIPE} --run {folder}"
-    found = [str(each) for each in _recipes_in(folder)]
-    return f"; it has {', '.join(found)}" if found else ""
+        return f"; to resume the run in it: regard train {folder / RECIPE} --run {folder}"
+    recipes = _recipes_in(folder)
+    return f"; it has {', '.join(recipes)}" if recipes else ""
 
 
-def _recipes_in(folder: Path) -> list[Path]:
-    """The recipes of a folder; TOML is written for other things too."""
-    return [each for each in sorted(folder.glob("*.toml")) if _is_recipe(each)]
+def _recipes_in(folder: Path) -> list[str]:
+    return [str(file) for file in sorted(folder.glob("*.toml")) if _is_recipe(file)]
 
 
 def _is_recipe(file: Path) -> bool:
-    """Whether a TOML file names text to learn from, which every recipe must and nothing else does."""
+    """Return whether a TOML file has `data.train`, which every recipe needs."""
     try:
         data = tomllib.loads(file.read_text(encoding="utf-8-sig")).get("data")
     except (OSError, ValueError):

@@ -1,18 +1,65 @@
-"""The model families and what each may be told; `kind` picks one."""
+"""The `[model]` section: a class for each model family, of which `kind` selects one."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from regard.recipe.ancestors import Bahdanau, ConvS2S, Luong, Sutskever
-from regard.recipe.family import Family, Tied
-from regard.recipe.section import Positive, Share
+from regard.recipe.section import Fraction, Positive, Section
+
+Sizes = dict[str, dict[str, Any]]
+Tied = Literal["all", "decoder", "embeddings", "outer", "none"]
+
+
+class Family(Section):
+    """A model family: its name, and presets of which a recipe states only the differences."""
+
+    SIZES: ClassVar[Sizes] = {}
+    """The settings of each preset."""
+    FOLLOWS: ClassVar[dict[str, str]] = {}
+    """Settings whose default is the value of another setting."""
+
+    kind: str
+    """The family of the model."""
+    size: str
+    """A preset."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_size(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        filled = {**cls.SIZES.get(str(value.get("size", "small")), {}), **value}
+        for name, followed in cls.FOLLOWS.items():
+            if filled.get(name) is None and followed in filled:
+                filled[name] = filled[followed]
+        return filled
+
+    @property
+    def preset(self) -> dict[str, Any]:
+        """The settings of the model's size."""
+        return self.SIZES[self.size]
+
+
+def check_tied(tied: str, embedding: int, output: int, name: str) -> None:
+    """Raise an error if embedding and output are to share a matrix but differ in width.
+
+    Args:
+        tied: The setting of that name.
+        embedding: Width of the embeddings.
+        output: Width of the output projection's input.
+        name: The setting that determines `output`.
+    """
+    if tied in ("all", "decoder", "outer") and embedding != output:
+        raise ValueError(
+            f"tied = '{tied}' shares the embedding of width {embedding} with the output projection, whose input has "
+            f"{name} = {output}; make them equal, or set tied = 'embeddings' or 'none'"
+        )
 
 
 class Transformer(Family):
     """The Transformer (Vaswani et al. 2017)."""
 
-    SIZES: ClassVar[dict[str, dict[str, Any]]] = {
+    SIZES: ClassVar[Sizes] = {
         "tiny": {"width": 128, "inner": 256, "heads": 4, "encoder_layers": 4, "decoder_layers": 4, "dropout": 0.3},
         "small": {"width": 256, "inner": 1024, "heads": 4, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1},
         "base": {"width": 512, "inner": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6, "dropout": 0.1},
@@ -34,68 +81,230 @@ class Transformer(Family):
     decoder_layers: Positive = 3
     """Layers of the decoder, N (§3.1)."""
     key_size: Positive | None = None
-    """Size of a head's queries and keys, d_k (§3.2.2); width / heads unless told."""
+    """Size of a head's queries and keys, d_k (§3.2.2); unset is width / heads."""
     value_size: Positive | None = None
-    """Size of a head's values, d_v (§3.2.2); width / heads unless told."""
+    """Size of a head's values, d_v (§3.2.2); unset is width / heads."""
     score: Literal["dot", "scaled", "bilinear", "additive"] = "scaled"
-    """How a key answers a query: scaled dot product (§3.2.1); dot and bilinear (Luong et al. 2015, §3.1); additive
+    """Score function of attention: scaled dot product (§3.2.1); dot and bilinear (Luong et al. 2015, §3.1); additive
     (Bahdanau et al. 2015, A.1.2)."""
     position: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = "sinusoidal"
-    """How order enters: §3.5; learned (Gehring et al. 2017); rotary (Su et al. 2021); ALiBi (Press et al. 2022)."""
+    """Position encoding: sinusoidal (§3.5); learned (Gehring et al. 2017); rotary (Su et al. 2021); ALiBi (Press et al.
+    2022); none."""
     positions: Positive = 1024
-    """How many positions there are where they are learned; a longer sequence is refused."""
+    """Number of learned positions; a longer sequence is an error."""
     position_width: Positive | None = None
-    """Set positions of this width beside the tokens' vectors (concatenation) instead of adding them; unset adds."""
+    """Concatenate position vectors of this width with the token vectors; unset adds positions to token vectors."""
     norm: Literal["layer", "rms", "scale"] = "layer"
     """Normalisation: LayerNorm (Ba et al. 2016), RMSNorm (Zhang & Sennrich 2019), ScaleNorm (Nguyen & Salazar 2019)."""
     norm_first: bool = True
-    """Normalise before each sub-layer (pre-norm, Xiong et al. 2020) rather than after it (§3.1)."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    """Non-linearity of the feed-forward layers: §3.3; Hendrycks & Gimpel 2016; Shazeer 2020."""
-    dropout: Share = 0.1
+    """Normalise before each sub-layer (pre-norm, Xiong et al. 2020) instead of after it (post-norm, §3.1)."""
+    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu"] = "relu"
+    """Activation function of the feed-forward layers: ReLU (§3.3); GELU, or its tanh approximation as in GPT-2
+    (Hendrycks & Gimpel 2016); SwiGLU (Shazeer 2020)."""
+    scale_embedding: bool = True
+    """Multiply embeddings by √width (§3.4); GPT-2 does not."""
+    init_std: Annotated[float, Field(gt=0.0)] | None = None
+    """Standard deviation of the initial weights, 0.02 in GPT-2 (Radford et al. 2019); unset initialises linear layers
+    by Glorot & Bengio 2010."""
+    dropout: Fraction = 0.1
     """Dropout on each sub-layer's output and on embeddings (§5.4)."""
-    attention_dropout: Share = 0.0
+    attention_dropout: Fraction = 0.0
     """Dropout on attention weights."""
-    activation_dropout: Share = 0.0
+    activation_dropout: Fraction = 0.0
     """Dropout on the inner values of the feed-forward layers."""
-    word_dropout: Share = 0.0
-    """Dropout of whole tokens' embeddings (Gal & Ghahramani 2016)."""
+    word_dropout: Fraction = 0.0
+    """Dropout of whole token embeddings (Gal & Ghahramani 2016)."""
     tied: Tied = "all"
-    """Which embeddings share one matrix (Press & Wolf 2017): all; `decoder` target and output; `embeddings` source
-    and target; `outer` source and output; none."""
+    """Which of source embedding, target embedding and output projection share one matrix (Press & Wolf 2017): all;
+    `decoder`: target and output; `embeddings`: source and target; `outer`: source and output; none."""
     window: Positive | None = None
-    """Neighbours to each side that encoder self-attention may see (§4, restricted self-attention); unset sees all."""
+    """Neighbours to each side that self-attention may see in an encoder or a language model (§4, restricted
+    self-attention); unset sees all."""
+
+    @property
+    def has_position_vectors(self) -> bool:
+        """Whether each position has a vector, which joins the token's; otherwise attention knows positions, if any."""
+        return self.position not in ("rotary", "alibi", "none")
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "Transformer":
         if self.width % self.heads:
-            fits = [n for n in range(1, self.width + 1) if self.width % n == 0 and n <= 64]
-            raise ValueError(f"width = {self.width} does not divide into heads = {self.heads}; heads may be {fits}")
+            divisors = [n for n in range(1, self.width + 1) if self.width % n == 0 and n <= 64]
+            raise ValueError(f"width = {self.width} does not divide into heads = {self.heads}; heads may be {divisors}")
         return self
 
     @model_validator(mode="after")
-    def _positions_have_room(self) -> "Transformer":
+    def _dropped_words_have_positions(self) -> "Transformer":
+        # Each norm multiplies the gradient of an all-zero vector by 1 / √ε, about 300, in every layer.
+        if self.word_dropout and not self.has_position_vectors:
+            raise ValueError(
+                f"word_dropout = {self.word_dropout} sets token vectors to zero, and position = '{self.position}' "
+                "adds no vector to them, so their gradients overflow; set word_dropout = 0, or position = 'sinusoidal' "
+                "or 'learned'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _position_width_fits(self) -> "Transformer":
         if self.position_width is None:
             return self
-        if self.position not in ("sinusoidal", "learned"):
+        if not self.has_position_vectors:
             raise ValueError(
-                f"position = '{self.position}' has no vector to set beside the tokens'; leave position_width out"
+                f"position = '{self.position}' has no vector to concatenate with the tokens'; remove position_width"
             )
         if self.position_width >= self.width or self.position_width % 2:
             raise ValueError(
-                f"position_width = {self.position_width} must be even and below width = {self.width}, "
-                "which it shares with the tokens' vectors"
+                f"position_width = {self.position_width} must be even and less than width = {self.width}, "
+                "which also holds the token vectors"
             )
         if self.tied not in ("embeddings", "none"):
             raise ValueError(
-                f"tied = '{self.tied}' shares the tokens' vectors with the output, but position_width makes them "
-                "narrower than it; say tied = 'embeddings' or 'none'"
+                f"tied = '{self.tied}' shares the token vectors with the output projection, but position_width makes "
+                "them narrower; set tied = 'embeddings' or 'none'"
             )
+        return self
+
+
+class Recurrent(Family):
+    """The settings that the recurrent families share."""
+
+    FOLLOWS: ClassVar[dict[str, str]] = {"embedding": "width"}
+
+    size: Literal["tiny", "small", "base"] = "small"
+    """A preset for widths, layers, dropout and tied; `base` is that of the paper."""
+    width: Positive = 256
+    """Width of the hidden states."""
+    embedding: Positive = 256
+    """Width of the token embeddings; unset is width."""
+    cell: Literal["lstm", "gru"] = "lstm"
+    """The recurrent cell: LSTM (Hochreiter & Schmidhuber 1997) or GRU (Cho et al. 2014)."""
+    dropout: Fraction = 0.2
+    """Dropout on embeddings, between layers and before the output, never along time (Zaremba et al. 2014)."""
+    tied: Tied = "all"
+    """Which of source embedding, target embedding and output projection share one matrix (Press & Wolf 2017): all;
+    `decoder`: target and output; `embeddings`: source and target; `outer`: source and output; none."""
+
+    @property
+    def scored(self) -> tuple[int, str]:
+        """Width of the output projection's input, and the setting that determines it."""
+        return self.width, "width"
+
+    @model_validator(mode="after")
+    def _tied_widths_are_equal(self) -> "Recurrent":
+        check_tied(self.tied, self.embedding, *self.scored)
+        return self
+
+
+class Sutskever(Recurrent):
+    """Sequence to sequence through one vector (Sutskever et al. 2014)."""
+
+    SIZES: ClassVar[Sizes] = {
+        "tiny": {"width": 128, "layers": 2, "dropout": 0.2},
+        "small": {"width": 256, "layers": 2, "dropout": 0.2},
+        "base": {"width": 1000, "layers": 4, "dropout": 0.0, "tied": "none"},
+    }
+
+    kind: Literal["sutskever"] = "sutskever"
+    """The family of the model."""
+    layers: Positive = 2
+    """Layers of the encoder, and of the decoder."""
+    backwards: bool = True
+    """Read the source backwards, so that the beginnings of source and target are close (Sutskever et al. 2014, section
+    3.3)."""
+
+
+class Bahdanau(Recurrent):
+    """Soft alignment from the previous state (Bahdanau et al. 2015)."""
+
+    FOLLOWS: ClassVar[dict[str, str]] = {"embedding": "width", "readout_width": "embedding"}
+    SIZES: ClassVar[Sizes] = {
+        "tiny": {"width": 128, "dropout": 0.2},
+        "small": {"width": 256, "dropout": 0.2},
+        "base": {"width": 1000, "embedding": 620, "readout_width": 500, "dropout": 0.0, "tied": "none"},
+    }
+
+    kind: Literal["bahdanau"] = "bahdanau"
+    """The family of the model."""
+    cell: Literal["lstm", "gru"] = "gru"
+    """The recurrent cell: LSTM (Hochreiter & Schmidhuber 1997) or GRU (Cho et al. 2014)."""
+    readout: Literal["maxout", "linear"] = "maxout"
+    """The layer between state, token and context and the output: maxout (Goodfellow et al. 2013) or linear."""
+    readout_width: Positive = 256
+    """Width of the read-out, l in the paper; unset is embedding."""
+
+    @property
+    def scored(self) -> tuple[int, str]:
+        """Width of the output projection's input, and the setting that determines it."""
+        return self.readout_width, "readout_width"
+
+
+class Luong(Recurrent):
+    """Attention from the current state (Luong et al. 2015)."""
+
+    SIZES: ClassVar[Sizes] = {
+        "tiny": {"width": 128, "layers": 2, "dropout": 0.2},
+        "small": {"width": 256, "layers": 2, "dropout": 0.2},
+        "base": {"width": 1000, "layers": 4, "dropout": 0.2, "tied": "none"},
+    }
+
+    kind: Literal["luong"] = "luong"
+    """The family of the model."""
+    layers: Positive = 2
+    """Layers of the encoder, and of the decoder."""
+    score: Literal["dot", "scaled", "bilinear", "additive"] = "bilinear"
+    """Score function of attention: dot, `bilinear` for "general", `additive` for "concat" (Luong et al. 2015, section
+    3.1); scaled (Vaswani et al. 2017)."""
+    feeding: bool = True
+    """Input feeding: concatenate the last attentional vector with the next token's embedding (Luong et al. 2015,
+    section 3.3). Without it, training reads a whole target at once and is faster."""
+    reach: Positive | None = None
+    """Local attention: attend no further than this from the position that each state predicts, D = 10 in the paper
+    (Luong et al. 2015, section 3.2, local-p); unset attends to the whole source."""
+    backwards: bool = True
+    """Read the source backwards (Sutskever et al. 2014, section 3.3)."""
+
+
+class ConvS2S(Family):
+    """Gated convolutions, with attention in each layer of the decoder (Gehring et al. 2017)."""
+
+    FOLLOWS: ClassVar[dict[str, str]] = {"embedding": "width"}
+    SIZES: ClassVar[Sizes] = {
+        "tiny": {"width": 128, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1},
+        "small": {"width": 256, "encoder_layers": 4, "decoder_layers": 4, "dropout": 0.1},
+        "base": {"width": 512, "encoder_layers": 20, "decoder_layers": 20, "dropout": 0.2, "tied": "none"},
+    }
+
+    kind: Literal["convs2s"] = "convs2s"
+    """The family of the model."""
+    size: Literal["tiny", "small", "base"] = "small"
+    """A preset for widths, layers, dropout and tied; `base` is that of the paper."""
+    width: Positive = 256
+    """Width of the layers."""
+    embedding: Positive = 256
+    """Width of the token embeddings, keys and values; unset is width."""
+    encoder_layers: Positive = 4
+    """Convolutional layers of the encoder."""
+    decoder_layers: Positive = 4
+    """Convolutional layers of the decoder, each with attention to the source."""
+    kernel: Positive = 3
+    """Kernel width of the convolutions, k in the paper; odd."""
+    positions: Positive = 1024
+    """Number of learned positions; a longer sequence is an error."""
+    dropout: Fraction = 0.1
+    """Dropout on embeddings, on the input of each convolution and before the output."""
+    tied: Tied = "all"
+    """Which of source embedding, target embedding and output projection share one matrix (Press & Wolf 2017): all;
+    `decoder`: target and output; `embeddings`: source and target; `outer`: source and output; none."""
+
+    @model_validator(mode="after")
+    def _kernel_is_odd(self) -> "ConvS2S":
+        if self.kernel % 2 == 0:
+            raise ValueError(f"kernel = {self.kernel} must be odd, to have a middle; use {self.kernel + 1}")
         return self
 
 
 def _family(value: object) -> str:
-    """The family a table names; without a name it is a Transformer."""
+    """Return the family that a table names; the default is a Transformer."""
     if isinstance(value, Family):
         return value.kind
     return str(value.get("kind", "transformer")) if isinstance(value, dict) else "transformer"

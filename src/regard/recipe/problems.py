@@ -1,4 +1,4 @@
-"""A validation error in, sentences out: what was wrong, what was found, what is allowed."""
+"""Describe validation errors of a recipe: which setting, its value, and what is allowed."""
 
 import re
 from difflib import get_close_matches
@@ -11,37 +11,37 @@ from regard.recipe.catalogue import Setting, catalogue
 
 
 def describe(error: ValidationError) -> str:
-    """All problems of a recipe at once, one line each."""
+    """Return all problems of a recipe, one per line."""
     problems = error.errors(include_url=False)
-    deepest = [each for each in problems if not _is_consequence(each, problems)]
-    said = dict.fromkeys(_sentence(each) for each in deepest)
-    # A setting that may be one thing or another was refused as each of them; the sentence with a hint says it all.
-    unique = [each for each in said if not any(other != each and other.startswith(each) for other in said)]
+    causes = [problem for problem in problems if not _is_consequence(problem, problems)]
+    messages = dict.fromkeys(_message(problem) for problem in causes)
+    # A setting with several types has an error for each of them; keep the message with a hint.
+    unique = [text for text in messages if not any(other != text and other.startswith(text) for other in messages)]
     if len(unique) == 1:
         return unique[0]
-    return f"{len(unique)} problems\n" + "\n".join(f"  {each}" for each in unique)
+    return f"{len(unique)} problems\n" + "\n".join(f"  {message}" for message in unique)
 
 
 def _is_consequence(problem: ErrorDetails, problems: list[ErrorDetails]) -> bool:
-    """Whether a list only counts as too short because what stands in it was refused."""
-    inside = any(each["loc"][: len(problem["loc"])] == problem["loc"] for each in problems if each is not problem)
+    """Return whether a list is too short only because its items are invalid."""
+    inside = any(other["loc"][: len(problem["loc"])] == problem["loc"] for other in problems if other is not problem)
     return problem["type"] == "too_short" and inside
 
 
-def _sentence(problem: ErrorDetails) -> str:
-    """One problem, with its path, what was found and what to do."""
+def _message(problem: ErrorDetails) -> str:
+    """Return a message with the path of a setting, its value and what is allowed."""
     path, family = _path(problem["loc"]), _family(problem["loc"])
-    found = _found(problem["input"])
+    value = _shortened(problem["input"])
     context: dict[str, Any] = problem.get("ctx", {})
     setting = _setting(path, family)
     allowed = setting.allowed if setting else _plain(problem["msg"])
-    if path.rpartition(".")[2].isdecimal():  # the fault lies in one item of a list, not in the list
+    if path.rpartition(".")[2].isdecimal():  # the error is in an item of a list
         allowed = allowed.partition("each ")[2].partition(" ;")[0] or allowed
     match problem["type"]:
         case "extra_forbidden":
-            return f"{path}: no such setting{_neighbour(path, family)}"
+            return f"{path}: no such setting{_suggestion(path, family)}"
         case "missing":
-            return f"{path}: missing; {setting.meaning if setting else 'every recipe needs it'}"
+            return f"{path}: missing; {setting.description if setting else 'every recipe needs it'}"
         case "union_tag_invalid":
             near = get_close_matches(context["tag"], _choices(context["expected_tags"]), n=1)
             hint = f"; did you mean '{near[0]}'?" if near else ""
@@ -51,26 +51,26 @@ def _sentence(problem: ErrorDetails) -> str:
         case "literal_error":
             near = get_close_matches(str(problem["input"]), _choices(context["expected"]), n=1)
             hint = f"; did you mean '{near[0]}'?" if near else ""
-            return f"{path} = {found}: must be {allowed}{hint}"
+            return f"{path} = {value}: must be {allowed}{hint}"
         case _:
-            return f"{path} = {found}: must be {allowed}"
+            return f"{path} = {value}: must be {allowed}"
 
 
 def _family(location: tuple[int | str, ...]) -> str:
-    """The model family whose section a problem is in, if it is in one."""
+    """Return the model family of an error in the `[model]` section, or an empty string."""
     return str(location[1]) if len(location) > 1 and location[0] == "model" else ""
 
 
-def _here(family: str) -> list[Setting]:
-    """The settings a family has, and all that are not about the model."""
-    return [each for each in catalogue() if not each.families or not family or family in each.families]
+def _settings_of(family: str) -> list[Setting]:
+    """Return the settings of a family, and all outside the `[model]` section."""
+    return [setting for setting in catalogue() if not setting.families or not family or family in setting.families]
 
 
 def _setting(path: str, family: str) -> Setting | None:
-    """The setting a path leads to; places in a list do not count, and every corpus takes what `data.train` takes."""
+    """Return the setting at a path; indices are ignored, and all corpora have the settings of `data.train`."""
     key = ".".join(step for step in path.split(".") if not step.isdecimal())
     key = re.sub(r"^data\.(valid|test)\.", "data.train.", key)
-    return next((each for each in _here(family) if each.key == key), None)
+    return next((setting for setting in _settings_of(family) if setting.key == key), None)
 
 
 def _plain(message: str) -> str:
@@ -80,46 +80,52 @@ def _plain(message: str) -> str:
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    """`data.train.0.source`, without the tags that pydantic puts between."""
+    """Return a path such as `data.train.0.source`, without the tags that pydantic inserts."""
     kinds = {"text", "tsv", "jsonl", "phrasebook"}
-    steps = [str(step) for place, step in enumerate(location) if not (place > 1 and step in kinds)]
+    steps = [str(step) for depth, step in enumerate(location) if not (depth > 1 and step in kinds)]
     if _family(location):
         del steps[1]
-    noise = ("constrained-int", "bool", "literal[", "function-", "tagged-union")
-    return ".".join(step for step in steps if not step.startswith(noise))
+    tags = ("constrained-int", "bool", "literal[", "function-", "tagged-union")
+    return ".".join(step for step in steps if not step.startswith(tags))
 
 
-def _found(value: object) -> str:
-    """What the user wrote, cut if it is long."""
+def _shortened(value: object) -> str:
+    """Return the value in the recipe, truncated if it is long."""
     text = repr(value) if not isinstance(value, bool) else str(value).lower()
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _choices(expected: str) -> list[str]:
-    return [each.strip().strip("'") for part in expected.split(" or ") for each in part.split(",")]
+    return [choice.strip().strip("'") for part in expected.split(" or ") for choice in part.split(",")]
 
 
-def _neighbour(path: str, family: str) -> str:
-    """The setting of that name in another section, or the one most like it: in its own section, then anywhere."""
+def _suggestion(path: str, family: str) -> str:
+    """Return a hint for an unknown setting.
+
+    It is the setting of the same name in another section, or else the one with the most similar name: first in the same
+    section, then in all sections.
+    """
     *parents, name = path.split(".")
     section = ".".join(step for step in parents if not step.isdecimal())
     section = re.sub(r"^data\.(valid|test)$", "data.train", section)
-    here = {each.name: each.key for each in _here(family) if each.key.rpartition(".")[0] == section}
-    everywhere = {each.name: each.key for each in _here(family) if each.name != name}
-    own = f"{section}.{name}" if section else name
-    # Outside of the model no family is known; unless told otherwise it is the Transformer.
-    moved = dict.fromkeys(each.key for each in _here(family or "transformer") if each.name == name and each.key != own)
-    elsewhere = [each for each in catalogue() if each.key == path and each.families]
-    if family and elsewhere:
-        having = dict.fromkeys(one for each in elsewhere for one in each.families)
-        return f" of '{family}'; {' and '.join(having)} {'has' if len(having) == 1 else 'have'} it"
+    settings = _settings_of(family)
+    same_section = {setting.name: setting.key for setting in settings if setting.key.rpartition(".")[0] == section}
+    everywhere = {setting.name: setting.key for setting in settings if setting.name != name}
+    own_key = f"{section}.{name}" if section else name
+    # Outside the `[model]` section the family is unknown; the default is the Transformer.
+    candidates = _settings_of(family or "transformer")
+    moved = dict.fromkeys(setting.key for setting in candidates if setting.name == name and setting.key != own_key)
+    owners = dict.fromkeys(owner for setting in catalogue() if setting.key == path for owner in setting.families)
+    if family and owners:
+        return f" of '{family}'; {' and '.join(owners)} {'has' if len(owners) == 1 else 'have'} it"
     if moved:
         return f"; did you mean {' or '.join(moved)}?"
-    here.pop(name, None)
+    same_section.pop(name, None)
     if not section:
-        here |= {each.key.partition(".")[0]: each.key.partition(".")[0] for each in catalogue()}
-    for names in (here, everywhere):
+        sections = dict.fromkeys(setting.key.partition(".")[0] for setting in catalogue())
+        same_section |= {section: section for section in sections}
+    for names in (same_section, everywhere):
         near = get_close_matches(name, names, n=1, cutoff=0.6)
         if near:
             return f"; did you mean {names[near[0]]}?"
-    return f"; {section or 'a recipe'} has {', '.join(sorted(here))}"
+    return f"; {section or 'a recipe'} has {', '.join(sorted(same_section))}"

@@ -1,46 +1,190 @@
-"""One run: every setting, with its default, its meaning and, where one exists, its paper.
+"""A recipe: all settings of a run, each with its default, its description and, if it has one, its paper.
 
-The settings themselves stand by topic in `data.py`, `text.py`, `model.py`, `train.py` and `decode.py`. The classes are
-frozen and strict: no key is ignored, no value is quietly turned into another type.
+`data.py`, `model.py` and `decode.py` declare the other sections. An unknown key is an error, and no value is converted
+to another type.
 """
+
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from regard.recipe.data import Data
 from regard.recipe.decode import Decode
 from regard.recipe.model import Model, Transformer
-from regard.recipe.section import Section
-from regard.recipe.text import Text
-from regard.recipe.train import Train
+from regard.recipe.section import Fraction, Positive, Section, TupleOf
+
+FieldKind = Literal["text", "label"]
+"""How the values of a field are encoded; see `regard.data.fields`."""
+TASK_FIELDS: dict[str, dict[str, FieldKind]] = {
+    "translation": {"source": "text", "target": "text"},
+    "language_model": {"text": "text"},
+}
+"""The fields of a record of each built-in task (`regard.tasks`), in the order of columns in a file."""
+
+
+class Text(Section):
+    """Tokenizer: how text becomes token ids."""
+
+    kind: Literal["bpe", "unigram", "word", "char"] = "bpe"
+    """Kind of tokens: BPE subwords (Sennrich et al. 2016), unigram subwords (Kudo 2018), words or characters."""
+    size: int = Field(default=8000, ge=8, le=1_000_000)
+    """Size of the vocabulary, including reserved symbols."""
+    joint: bool = True
+    """Share one vocabulary between source and target, which tied embeddings need."""
+    normalise: Literal["nfkc", "identity"] = "nfkc"
+    """Unicode normalisation before tokenization: NFKC, or `identity` for none."""
+    lowercase: bool = False
+    """Lower-case all text; outputs are lower-cased too."""
+    bytes: bool = True
+    """Encode characters that are not in the vocabulary as bytes instead of `<unk>`."""
+    symbols: TupleOf[str] = ()
+    """Additional symbols that are always one token, such as `<2de>`."""
+    sampling: Fraction = 0.0
+    """Subword sampling in training: probability of BPE-dropout for `bpe` (Provilkov et al. 2020; usually 0.1),
+    smoothing of subword regularisation for `unigram` (Kudo 2018); 0 disables it."""
+
+    @model_validator(mode="after")
+    def _sampling_needs_subwords(self) -> "Text":
+        if self.sampling and self.kind in ("word", "char"):
+            raise ValueError(
+                f"sampling needs subwords, but kind = '{self.kind}' has none; use 'bpe' or 'unigram', or sampling = 0"
+            )
+        return self
+
+
+class Train(Section):
+    """Training: optimiser, learning rate, batches, validation."""
+
+    steps: Positive = 8000
+    """Number of optimiser steps."""
+    minutes: float | None = Field(default=None, gt=0.0)
+    """Stop after this many minutes, even if steps are left; unset is no limit."""
+    tokens: Positive | Literal["auto"] = 4096
+    """Maximum number of tokens of each side in a batch on one device; `auto` is as many as fit into memory."""
+    accumulate: Positive = 1
+    """Gradient accumulation: batches per optimiser step."""
+    optimiser: Literal["adam", "adamw", "muon"] = "adamw"
+    """Optimiser: Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019) or, for matrices, Muon (Jordan et al.
+    2024)."""
+    rate: float = Field(default=1e-3, gt=0.0)
+    """Peak learning rate."""
+    schedule: Literal["inverse-root", "cosine", "trapezoid", "constant", "plateau"] = "inverse-root"
+    """Learning rate schedule after warm-up; `inverse-root` is that of the paper (§5.3)."""
+    warmup: int = Field(default=1000, ge=0)
+    """Warm-up steps, in which the learning rate rises from zero (§5.3)."""
+    cooldown: Fraction = 0.2
+    """Fraction of the steps at the end in which `trapezoid` decreases to zero (Hägele et al. 2024)."""
+    shrink: float = Field(default=0.7, gt=0.0, lt=1.0)
+    """Factor of the learning rate after each validation without improvement, for `plateau`."""
+    decay: float = Field(default=0.0, ge=0.0)
+    """Weight decay of matrices: decoupled for AdamW and Muon, added to the gradient for Adam."""
+    clip: float = Field(default=1.0, gt=0.0)
+    """Gradient clipping: maximum norm of the gradient."""
+    smoothing: Fraction = 0.1
+    """Label smoothing (Szegedy et al. 2016; §5.4)."""
+    rdrop: float = Field(default=0.0, ge=0.0)
+    """Weight of R-Drop, the divergence between two passes with different dropout (Liang et al. 2021); 0 disables it."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of matrix products; weights stay in float32. `auto` is bfloat16 if the device supports it."""
+    compile: bool | Literal["auto"] = "auto"
+    """Compile the model with `torch.compile`; `auto` compiles on CUDA if the run is long enough to gain from it."""
+    record: bool | Literal["auto"] = "auto"
+    """Use CUDA graphs, in a run of one process on CUDA; `auto` uses them if they are faster for some first batches.
+    Recurrent models cannot use them."""
+    sharding: Literal["ddp", "fsdp"] = "ddp"
+    """With several processes: replicate the model (`ddp`) or shard it (`fsdp`)."""
+    ema: Fraction = 0.0
+    """Decay of an exponential moving average of the weights, such as 0.999; 0 disables it."""
+    average: int = Field(default=1, ge=1)
+    """Number of last checkpoints whose weights are averaged after training (§6.1: 5 for base, 20 for big)."""
+    every: Positive = 500
+    """Steps between validations; each validation saves a checkpoint."""
+    keep: Positive = 2
+    """Number of checkpoints kept for resuming, besides the best weights and those to be averaged."""
+    choose: Literal["loss", "bleu"] = "loss"
+    """Criterion on `data.valid` for the best weights: loss or BLEU."""
+    patience: int = Field(default=0, ge=0)
+    """Early stopping: number of validations without improvement; 0 disables it."""
+    translate: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
+    """Number of sentences of `data.valid` to translate at each validation; `auto` is as many as cost less than 5 % of
+    the time, or all if BLEU chooses the best weights."""
+    start: str = ""
+    """Trained run whose weights initialise the model, such as `runs/other`; empty is a random initialisation."""
+    vocabulary: Literal["start", "new"] = "start"
+    """Vocabulary with `train.start`: `start` is that of the other run with `text.symbols` added; `new` is learned from
+    this text, and known pieces keep their embeddings."""
+
+    @model_validator(mode="after")
+    def _bleu_needs_translations(self) -> "Train":
+        if self.choose == "bleu" and self.translate == 0:
+            raise ValueError(
+                "choose = 'bleu' needs translated sentences, but translate = 0 translates none; "
+                "use translate = 'auto' or choose = 'loss'"
+            )
+        return self
 
 
 class Recipe(Section):
-    """One run: its text, its model, how it learns and how it is searched."""
+    """One run: task, data, vocabulary, model, training and decoding."""
 
     name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
     """Name of the run; its folder is `runs/<name>`."""
+    task: str = Field(default="translation", description=f"What the model is trained for: {' or '.join(TASK_FIELDS)}.")
     seed: int = Field(default=1, ge=0, lt=2**32)
-    """Where everything random starts."""
+    """Random seed."""
     data: Data
-    """Which text a run learns from, and which pairs of it."""
+    """Training data: corpora, filters and the order of examples."""
     text: Text = Text()
-    """How a line becomes token ids."""
+    """Tokenizer: how text becomes token ids."""
     model: Model = Transformer()
-    """The model; `kind` picks the family."""
+    """The model; `kind` selects the family."""
     train: Train = Train()
-    """How a model learns."""
+    """Training: optimiser, learning rate, batches, validation."""
     decode: Decode = Decode()
-    """How a translation is searched for."""
+    """Decoding: search and sampling."""
 
     @model_validator(mode="after")
-    def _sections_fit_each_other(self) -> "Recipe":
+    def _corpora_have_the_fields_of_the_task(self) -> "Recipe":
+        names = TASK_FIELDS.get(self.task)
+        if names is None:  # a task defined outside this package checks its own corpora
+            return self
+        for key, corpus in self.data.corpora():
+            try:
+                corpus.check_fields(tuple(names))
+            except ValueError as error:
+                raise ValueError(f"{key}{error}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _sections_fit_the_task(self) -> "Recipe":
+        if self.task == "translation":
+            self._check_translation()
+        elif self.task == "language_model":
+            self._check_language_model()
+        return self
+
+    def _check_translation(self) -> None:
         if self.model.tied in ("all", "embeddings", "outer") and not self.text.joint:
             raise ValueError(
-                f"model.tied = '{self.model.tied}' shares the source's embedding, "
-                "which needs text.joint = true; else say model.tied = 'decoder'"
+                f"model.tied = '{self.model.tied}' shares the embedding of the source, "
+                "which needs text.joint = true; otherwise set model.tied = 'decoder'"
             )
         tags = {corpus.tag for corpus in self.data.train if corpus.tag}
         missing = sorted(tags - set(self.text.symbols))
         if missing:
             raise ValueError(f"data.train uses the tags {missing}, which text.symbols does not list; add them there")
-        return self
+        for name in ("block", "stride"):
+            if getattr(self.data, name) is not None:
+                raise ValueError(f"data.{name} is for task = 'language_model'; translation has no blocks: remove it")
+
+    def _check_language_model(self) -> None:
+        if self.data.stride is not None and (self.data.block is None or self.data.stride > self.data.block):
+            raise ValueError(
+                f"data.stride = {self.data.stride} is the distance between blocks: set data.block, "
+                "and a stride of at most that many tokens"
+            )
+        if self.data.block is not None and self.text.sampling:
+            raise ValueError("text.sampling changes the number of tokens, so data.block cannot be used with it")
+        tagged = [key for key, corpus in self.data.corpora() if corpus.tag]
+        if tagged:
+            raise ValueError(f"{tagged[0]}.tag is for task = 'translation'; remove it")

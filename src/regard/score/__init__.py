@@ -1,22 +1,17 @@
-"""Strings or alignments in, numbers out: BLEU, chrF, TER, exact match, alignment error rate, significance.
+"""Evaluation metrics: BLEU, chrF, TER, exact match, alignment error rate, and significance tests.
 
-Every number carries the signature that says how it was made; two numbers may be compared when their names and
-signatures agree.
+Every score carries the signature that says how it was computed. Two scores are comparable if their names and signatures
+agree.
 """
 
 from regard.score.alignment import Alignment, AlignmentScore, alignment_error_rate
-from regard.score.formats import format_naacl, format_pharaoh, read_alignments, read_naacl, read_pharaoh
-from regard.score.lines import read_lines
-from regard.score.metric import (
-    METRICS,
-    Score,
-    bleu,
-    bleu_lowercase_tokenised,
-    chrf,
-    exact_match,
-    score,
-    ter,
+from regard.score.formats import (
+    read_alignments,
+    read_naacl,
+    read_pharaoh,
+    read_sentences,
 )
+from regard.score.metric import METRICS, Score, bleu, bleu_lowercase_tokenised, chrf, exact_match, score, ter
 from regard.score.significance import Comparison, paired_bootstrap, paired_randomisation
 
 __all__ = [
@@ -30,14 +25,12 @@ __all__ = [
     "bleu_lowercase_tokenised",
     "chrf",
     "exact_match",
-    "format_naacl",
-    "format_pharaoh",
     "paired_bootstrap",
     "paired_randomisation",
     "read_alignments",
-    "read_lines",
     "read_naacl",
     "read_pharaoh",
+    "read_sentences",
     "score",
     "ter",
 ]

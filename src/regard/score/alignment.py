@@ -1,4 +1,4 @@
-"""Word alignments in, their error rate out: sure and possible links (Och & Ney 2003, "A Systematic Comparison of
+"""Alignment error rate of word alignments with sure and possible links (Och & Ney 2003, "A Systematic Comparison of
 Various Statistical Alignment Models", §6).
 """
 
@@ -6,20 +6,24 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 Link = tuple[int, int]
+"""A source word and a target word, counted from 0."""
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """The links (source word, target word) of one sentence pair, words counted from 0.
+    """The word alignment of one sentence pair.
 
-    A sure link must be found; a possible one may be. Every sure link is also possible, and is added where missing.
+    Example:
+        >>> Alignment(sure=frozenset({(0, 0)}), possible=frozenset({(1, 2)}))
     """
 
     sure: frozenset[Link] = frozenset()
+    """Links that a correct alignment must have."""
     possible: frozenset[Link] = frozenset()
+    """Links that a correct alignment may have. Sure links are possible too and are added if missing."""
 
     def __post_init__(self) -> None:
-        """Hold that sure links are possible and that no word has a negative number."""
+        """Add sure links to the possible ones and reject negative numbers."""
         object.__setattr__(self, "sure", frozenset(self.sure))
         object.__setattr__(self, "possible", frozenset(self.possible) | self.sure)
         for source, target in self.possible:
@@ -29,7 +33,7 @@ class Alignment:
 
 @dataclass(frozen=True)
 class AlignmentScore:
-    """Counts over a whole corpus and the rates they give, each between 0 and 1."""
+    """Counts of links over a corpus and the rates they give, each between 0 and 1."""
 
     pairs: int
     proposed: int  # |A|
@@ -40,34 +44,34 @@ class AlignmentScore:
 
     @property
     def aer(self) -> float:
-        """Alignment error rate, 1 − (|A∩S| + |A∩P|) / (|A| + |S|); 0 where nothing was asked and nothing proposed."""
+        """Return the alignment error rate, 1 − (|A∩S| + |A∩P|) / (|A| + |S|); 0 without any link."""
         total = self.proposed + self.sure
-        # One division of whole numbers, so that a perfect alignment gives 0 and not a rounding error.
+        # One division of integers, so that a perfect alignment gives exactly 0.
         return (total - self.proposed_sure - self.proposed_possible) / total if total else 0.0
 
     @property
     def precision(self) -> float:
-        """Share of the proposed links that are possible, |A∩P| / |A|; 1 where none was proposed."""
+        """Return the fraction of proposed links that are possible, |A∩P| / |A|; 1 if none is proposed."""
         return self.proposed_possible / self.proposed if self.proposed else 1.0
 
     @property
     def recall(self) -> float:
-        """Share of the sure links that were proposed, |A∩S| / |S|; 1 where none is sure."""
+        """Return the fraction of sure links that are proposed, |A∩S| / |S|; 1 if none is sure."""
         return self.proposed_sure / self.sure if self.sure else 1.0
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of precision and recall."""
+        """Return the harmonic mean of precision and recall."""
         total = self.precision + self.recall
         return 2 * self.precision * self.recall / total if total else 0.0
 
     @property
     def signature(self) -> str:
-        """What was compared: two error rates may stand side by side when pairs, sure and possible agree."""
+        """Return what was compared; two error rates are comparable if their pairs, sure and possible links agree."""
         return f"pairs:{self.pairs}|sure:{self.sure}|possible:{self.possible}|proposed:{self.proposed}|formula:och-ney"
 
     def __str__(self) -> str:
-        """One line in per cent, as papers print it."""
+        """Format the rates in per cent, in one line, as papers quote them."""
         return (
             f"AER|{self.signature} = {self.aer:.2%} "
             f"(precision {self.precision:.2%}, recall {self.recall:.2%}, F1 {self.f1:.2%})"
@@ -77,16 +81,22 @@ class AlignmentScore:
 def alignment_error_rate(
     predicted: Sequence[Alignment | Collection[Link]], gold: Sequence[Alignment]
 ) -> AlignmentScore:
-    """Compare predicted links with gold ones over a corpus, sentence pair by sentence pair.
+    """Compare predicted alignments with gold ones over a corpus.
 
-    All links of a prediction count as proposed, whether it calls them sure or possible.
+    Args:
+        predicted: One alignment or collection of links per sentence pair. All links count as proposed, whether sure or
+            possible.
+        gold: The gold alignment of each sentence pair.
+
+    Raises:
+        ValueError: If the numbers of sentence pairs differ, or there are none.
     """
     if len(predicted) != len(gold):
         raise ValueError(
-            f"{len(predicted)} predicted alignments but {len(gold)} gold ones; both need one for each sentence pair"
+            f"got {len(predicted)} predicted alignments but {len(gold)} gold ones; give one of each per sentence pair"
         )
     if not gold:
-        raise ValueError("no alignments to compare; give at least one sentence pair")
+        raise ValueError("there are no alignments to compare; give at least one sentence pair")
     proposed = sure = possible = proposed_sure = proposed_possible = 0
     for prediction, truth in zip(predicted, gold, strict=True):
         links = prediction.possible if isinstance(prediction, Alignment) else frozenset(prediction)

@@ -1,11 +1,13 @@
-"""Two systems' hypotheses in, whether their difference could be chance out.
+"""Significance tests: could the difference between two systems be chance?
 
 Paired bootstrap (Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation") and paired
-approximate randomisation (Riezler & Maxwell 2005), with the draws, the statistic and the precision of sacrebleu's
-significance module, so that the same seed gives the same figures. Three things differ. Draws are made a row at a time,
-where its table of all draws takes gigabytes for 100,000 lines. The seed is an argument, 0 included. And p is the chance
-of a difference at least as large as the observed one, ties included: a system compared with itself has p = 1, where
-sacrebleu's strict comparison says 1/1001. Without ties the two agree.
+approximate randomisation (Riezler & Maxwell 2005). Draws, statistic and precision are those of sacrebleu's significance
+module, so the same seed gives the same numbers. Three things differ:
+
+- Samples are drawn row by row; sacrebleu's table of all draws takes gigabytes for 100,000 lines.
+- The seed is an argument.
+- p is the probability of a difference at least as large as the observed one, ties included: a system compared with
+  itself has p = 1, where sacrebleu's strict comparison gives 1/1001. Without ties the two agree.
 """
 
 from collections.abc import Sequence
@@ -15,35 +17,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.score.metric import Metric, References, Score, named_metric, reference_streams
+from regard.score.metric import Metric, References, Score, make_metric, reference_streams
 
-_TRIALS = 32  # Flips are cut from 32-bit draws, so only a multiple of 32 rows leaves the stream as one call would.
-_TIE = 1e-9  # Score points; the same counts summed in another order are still a tie.
+_TRIALS = 32  # numpy cuts booleans from 32-bit draws: only blocks of a multiple of 32 rows continue the same stream
+_TIE = 1e-9  # score points: equal counts summed in another order still tie
 
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A system beside a baseline on the same sentences.
-
-    `difference` is system − baseline; `p_value` is how often chance alone would show one as large, on either side.
-    The bootstrap adds 95 % intervals and `wins`, the share of resampled test sets on which the system was better.
-    """
+    """The comparison of a system with a baseline on the same sentences."""
 
     system: Score
     baseline: Score
     difference: float
+    """Score of the system minus score of the baseline."""
     p_value: float
+    """Probability that chance alone shows a difference as large, in either direction."""
     test: str
     signature: str
     interval: Interval | None = None
+    """95 % confidence interval of the difference (bootstrap only)."""
     system_interval: Interval | None = None
     baseline_interval: Interval | None = None
     wins: float | None = None
+    """Fraction of resampled test sets on which the system is better (bootstrap only)."""
 
     def __str__(self) -> str:
-        """One line: both scores, the difference and how sure it is."""
+        """Format both scores, their difference and the p-value in one line."""
         between = f" [{self.interval[0]:+.2f}, {self.interval[1]:+.2f}]" if self.interval else ""
         return (
             f"{self.system.name}|{self.signature} = {self.system.value:.2f} against {self.baseline.value:.2f}: "
@@ -61,15 +63,27 @@ def paired_bootstrap(
     seed: int = 12345,
     tokenize: str = "13a",
 ) -> Comparison:
-    """Draw test sets of the same size with replacement and see how far the difference moves."""
-    measure = named_metric(metric, tokenize)
-    ours, theirs, scores = _counted(measure, system, baseline, references, samples, seed)
-    lines, columns = ours.shape
-    both = np.hstack([ours, theirs]).astype(np.float64)
+    """Compare two systems by paired bootstrap resampling.
+
+    Test sets of the same size are drawn from the sentences with replacement.
+
+    Args:
+        system: Hypotheses of the system.
+        baseline: Hypotheses of the baseline, line by line for the same sentences.
+        references: One or more streams of references.
+        metric: One of `METRICS`.
+        samples: Number of test sets to draw.
+        seed: Seed of the random draws.
+        tokenize: sacrebleu's tokenizer, for BLEU.
+    """
+    measure = make_metric(metric, tokenize)
+    system_counts, baseline_counts, scores = _count(measure, system, baseline, references, samples, seed)
+    lines, columns = system_counts.shape
+    counts = np.hstack([system_counts, baseline_counts]).astype(np.float64)
     rng = np.random.default_rng(seed)
-    # sacrebleu scores its samples in float32; so do we, or the last digits would not be its own.
+    # sacrebleu scores its samples in float32, and so must we to give the same digits.
     sums = np.stack(
-        [np.bincount(rng.choice(lines, size=lines), minlength=lines) @ both for _ in range(samples)]
+        [np.bincount(rng.choice(lines, size=lines), minlength=lines) @ counts for _ in range(samples)]
     ).astype(np.float32)
     system_values = np.array([measure.value(row) for row in sums[:, :columns]])
     baseline_values = np.array([measure.value(row) for row in sums[:, columns:]])
@@ -99,19 +113,22 @@ def paired_randomisation(
     seed: int = 12345,
     tokenize: str = "13a",
 ) -> Comparison:
-    """Swap the two systems' outputs sentence by sentence at random and see how often the difference is as large."""
-    measure = named_metric(metric, tokenize)
-    ours, theirs, scores = _counted(measure, system, baseline, references, samples, seed)
+    """Compare two systems by paired approximate randomisation.
+
+    The outputs of the two systems are swapped at random, sentence by sentence. See `paired_bootstrap` for the
+    arguments.
+    """
+    measure = make_metric(metric, tokenize)
+    system_counts, baseline_counts, scores = _count(measure, system, baseline, references, samples, seed)
     rng = np.random.default_rng(seed)
-    total, kind = ours.sum(axis=0) + theirs.sum(axis=0), np.result_type(ours, theirs)
-    gap = (theirs - ours).astype(np.float64)
+    total = system_counts.sum(axis=0) + baseline_counts.sum(axis=0)
+    dtype = np.result_type(system_counts, baseline_counts)
+    gap = (baseline_counts - system_counts).astype(np.float64)
     spread = []
     for start in range(0, samples, _TRIALS):
-        swapped = rng.integers(2, size=(min(_TRIALS, samples - start), len(ours)), dtype=bool)
-        first = (swapped.astype(np.float64) @ gap + ours.sum(axis=0)).astype(kind)
-        spread += [
-            abs(measure.value(one) - measure.value(other)) for one, other in zip(first, total - first, strict=True)
-        ]
+        swapped = rng.integers(2, size=(min(_TRIALS, samples - start), len(system_counts)), dtype=bool)
+        first = (swapped.astype(np.float64) @ gap + system_counts.sum(axis=0)).astype(dtype)
+        spread += [abs(measure.value(a) - measure.value(b)) for a, b in zip(first, total - first, strict=True)]
     difference = scores[0].value - scores[1].value
     return Comparison(
         *scores,
@@ -122,30 +139,31 @@ def paired_randomisation(
     )
 
 
-def _counted(
-    measure: Metric, system: Sequence[str], baseline: Sequence[str], references: References, samples: int, seed: int
+def _count(
+    metric: Metric, system: Sequence[str], baseline: Sequence[str], references: References, samples: int, seed: int
 ) -> tuple[NDArray[Any], NDArray[Any], tuple[Score, Score]]:
-    """Counts of both systems, a row for each sentence, and their scores."""
+    """Return the counts of both systems, one row per sentence, and their scores."""
     if samples < 1:
-        raise ValueError(f"{samples} samples cannot be drawn; 1000 are usual")
+        raise ValueError(f"the number of samples must be at least 1, got {samples}; 1000 is usual")
     if seed < 0:
-        raise ValueError(f"the seed is {seed}, but must be 0 or more")
+        raise ValueError(f"the seed must be at least 0, got {seed}")
     if len(system) != len(baseline):
         raise ValueError(
-            f"{len(system)} lines from the system but {len(baseline)} from the baseline; both need the same"
+            f"the system has {len(system)} lines but the baseline has {len(baseline)}; both need the same number"
         )
     streams = reference_streams(system, references)
-    ours = measure.count(system, streams)
-    theirs = measure.count(baseline, streams)
-    return np.array(ours), np.array(theirs), (measure.score(ours), measure.score(theirs))
+    system_counts = metric.count(system, streams)
+    baseline_counts = metric.count(baseline, streams)
+    scores = metric.score(system_counts), metric.score(baseline_counts)
+    return np.array(system_counts), np.array(baseline_counts), scores
 
 
 def _p_value(spread: NDArray[Any], observed: float) -> float:
-    # One is added above and below so that a finite number of draws never claims p = 0.
+    # Adding one to both counts keeps a finite number of draws from claiming p = 0.
     return float((np.count_nonzero(spread >= observed - _TIE) + 1) / (len(spread) + 1))
 
 
 def _interval(values: NDArray[Any]) -> Interval:
-    """The middle 95 %, cut where sacrebleu cuts: one in forty from each end."""
+    """Return the middle 95 %, cut as sacrebleu cuts: a fortieth of the values from each end."""
     ordered, cut = np.sort(values), len(values) // 40
     return float(ordered[cut]), float(ordered[-cut - 1])

@@ -1,6 +1,6 @@
-"""Requests waiting for a model: bounded in number, first come first served, shared out among its workers.
+"""The bounded queue of jobs in front of a model: first in, first out, shared evenly among its workers.
 
-Nobody waits for company: a worker that is free takes what there is at once, and what comes later joins it on its way.
+There is no batching delay: an idle worker takes jobs at once, and jobs that arrive later join its running search.
 """
 
 import math
@@ -12,139 +12,158 @@ from threading import Condition
 from time import monotonic
 from typing import Any, Protocol
 
-from regard.translator import Options, Request
+from regard.predict import TranslationOptions, TranslationRequest
 
-_MEMORY = 10.0  # seconds over which the pace is measured
-_LONGEST_WAIT = 60  # seconds a client is told to stay away, at most
+_RATE_WINDOW = 10.0  # seconds over which throughput is measured
+_MAX_RETRY_AFTER = 60  # seconds
 
 
-class FullError(Exception):
-    """There is no room; come back in so many seconds."""
+class QueueFullError(Exception):
+    """Raised when a queue has no space for the jobs of a request."""
 
     def __init__(self, seconds: int) -> None:
-        """After so many seconds there may be room."""
-        super().__init__(f"too many lines are waiting; come back in {seconds} s")
+        """Suggest to retry after a number of seconds."""
+        super().__init__(f"the queue is full; retry after {seconds} s")
         self.seconds = seconds
 
 
-class Loop(Protocol):
-    """What an order needs of an event loop."""
+class EventLoop(Protocol):
+    """The part of an asyncio event loop that `PendingResponse` uses."""
 
-    def call_soon_threadsafe(self, callback: Callable[[int, Any], Any], place: int, found: Any, /) -> Any:
-        """Call in the loop's own thread, soon."""
-
-
-class Order:
-    """One request on its way: who is told what was found, and whether anybody still wants it."""
-
-    def __init__(self, loop: Loop, tell: Callable[[int, Any], None], streamed: bool = False) -> None:
-        """`tell` is called in the event loop, with the place of a line and what became of it."""
-        self._loop, self._tell, self.streamed = loop, tell, streamed
-        self.gone = False
-        """Set when its client has left or its time is over: what is left of it is not done any more."""
-
-    def answer(self, place: int, found: Any) -> None:
-        """Say what became of a line, from any thread."""
-        if not self.gone:
-            with suppress(RuntimeError):  # the loop has ended, and with it whoever asked
-                self._loop.call_soon_threadsafe(self._told, place, found)
-
-    def _told(self, place: int, found: Any) -> None:
-        if not self.gone:
-            self._tell(place, found)
+    def call_soon_threadsafe(self, callback: Callable[[int, Any], Any], index: int, result: Any, /) -> Any:
+        """Schedule a call in the thread of the loop."""
 
 
-@dataclass(frozen=True, eq=False)
-class Line:
-    """A line to search a translation for."""
+class PendingResponse:
+    """Carries the results of a request's jobs from worker threads to the event loop."""
 
-    order: Order
-    place: int
-    request: Request
-    options: Options
+    def __init__(self, loop: EventLoop, on_result: Callable[[int, Any], None], streamed: bool = False) -> None:
+        """Create a response without results.
+
+        Args:
+            loop: The event loop that waits for the results.
+            on_result: Called in the loop with the index of a job and its result.
+            streamed: Whether results are also wanted while a job is in progress.
+        """
+        self._loop, self._on_result, self.streamed = loop, on_result, streamed
+        self.closed = False
+        """Set when no more results are wanted: all have arrived, the client has disconnected, or time is up. Workers
+        drop the jobs of a closed response."""
+
+    def deliver(self, index: int, result: Any) -> None:
+        """Report the result of a job; callable from any thread."""
+        if not self.closed:
+            with suppress(RuntimeError):  # the loop has ended, so nobody waits for the result
+                self._loop.call_soon_threadsafe(self._receive, index, result)
+
+    def _receive(self, index: int, result: Any) -> None:
+        if not self.closed:
+            self._on_result(index, result)
 
 
 @dataclass(frozen=True, eq=False)
-class Chore:
-    """Something else to do with the model, by the one worker that takes it."""
+class TranslationJob:
+    """A line to translate, number `index` of its request."""
 
-    order: Order
-    place: int
-    work: Callable[[], Any]
-
-
-Ticket = Line | Chore
+    response: PendingResponse
+    index: int
+    request: TranslationRequest
+    options: TranslationOptions
 
 
-class Queue:
-    """Lines of all clients for one model."""
+@dataclass(frozen=True, eq=False)
+class FunctionJob:
+    """Any other use of a model: a function that one worker calls, and whose return value is the result."""
 
-    def __init__(self, most: int, workers: int) -> None:
-        """At most so many wait; so many workers take."""
-        self.most, self.workers = most, workers
+    response: PendingResponse
+    index: int
+    function: Callable[[], Any]
+
+
+QueuedJob = TranslationJob | FunctionJob
+
+
+class JobQueue:
+    """Jobs of all clients for one model."""
+
+    def __init__(self, capacity: int, workers: int) -> None:
+        """Create an empty queue that holds up to `capacity` jobs, for a number of worker threads."""
+        self.capacity, self.workers = capacity, workers
         self.running = 0
-        self._waiting: deque[Ticket] = deque()
+        """Jobs that workers have taken and not finished."""
+        self._waiting: deque[QueuedJob] = deque()
         self._changed = Condition()
         self._closed = False
         self._idle: set[int] = set()
-        self._done: deque[float] = deque(maxlen=1024)
+        self._finished_at: deque[float] = deque(maxlen=1024)
 
     @property
     def waiting(self) -> int:
-        """Lines nobody has taken yet."""
+        """Number of jobs that no worker has taken yet."""
         return len(self._waiting)
 
-    def put(self, tickets: Sequence[Ticket]) -> None:
-        """Let them all wait, or none: `FullError` says when to come back. An empty queue takes any request."""
+    def put(self, jobs: Sequence[QueuedJob]) -> None:
+        """Append all jobs of a request, or none. An empty queue accepts a request of any size.
+
+        Raises:
+            QueueFullError: There is no space for all of them.
+        """
         with self._changed:
-            if len(self._waiting) + len(tickets) > self.most:
-                # Whoever has left takes nobody's place.
-                self._waiting = deque(each for each in self._waiting if not each.order.gone)
-                if self._waiting and len(self._waiting) + len(tickets) > self.most:
-                    raise FullError(self._seconds())
-            self._waiting.extend(tickets)
+            if len(self._waiting) + len(jobs) > self.capacity:
+                # Jobs of closed responses take up no space.
+                self._waiting = deque(job for job in self._waiting if not job.response.closed)
+                if self._waiting and len(self._waiting) + len(jobs) > self.capacity:
+                    raise QueueFullError(self._retry_after())
+            self._waiting.extend(jobs)
             self._changed.notify_all()
 
-    def take(self, mine: int, most: int, number: int = 0) -> list[Ticket] | None:
-        """What a worker that has so many under way takes on: its share, at most so many; None if all is over.
+    def take(self, in_progress: int, limit: int, worker: int = 0) -> list[QueuedJob] | None:
+        """Take a worker's share of the waiting jobs; block while a worker without jobs finds none.
 
-        A worker with nothing to do waits here; a lone line is left to the idle one with the lowest number. Whoever
-        has left the queue in the meantime is not taken.
+        A single waiting job goes to the idle worker with the lowest number. Jobs of closed responses are skipped.
+
+        Args:
+            in_progress: Jobs that the worker has already.
+            limit: Maximum number of jobs to take.
+            worker: Number of the worker.
+
+        Returns:
+            Jobs, perhaps none; or None when the queue is closed and empty.
         """
         with self._changed:
             while True:
-                while self._waiting and self._waiting[0].order.gone:
+                while self._waiting and self._waiting[0].response.closed:
                     self._waiting.popleft()
-                if mine or (self._waiting and not self._is_for_another(number)):
+                if in_progress or (self._waiting and not self._is_left_to_another(worker)):
                     break
                 if self._closed:
                     return None
-                self._idle.add(number)
+                self._idle.add(worker)
                 self._changed.wait()
-                self._idle.discard(number)
-            share = -(-(len(self._waiting) + self.running) // self.workers) - mine
-            count = max(0, min(len(self._waiting), max(share, int(mine == 0)), most))
+                self._idle.discard(worker)
+            share = -(-(len(self._waiting) + self.running) // self.workers) - in_progress
+            count = max(0, min(len(self._waiting), max(share, int(in_progress == 0)), limit))
             self.running += count
             return [self._waiting.popleft() for _ in range(count)]
 
-    def _is_for_another(self, number: int) -> bool:
-        """Whether the one line that waits is left to a worker with a lower number, who waits too."""
-        return len(self._waiting) == 1 and not self._closed and any(each < number for each in self._idle)
+    def _is_left_to_another(self, worker: int) -> bool:
+        """Return whether the only waiting job is left to an idle worker with a lower number."""
+        return len(self._waiting) == 1 and not self._closed and any(idle < worker for idle in self._idle)
 
-    def done(self, count: int) -> None:
-        """So many that were taken are over."""
+    def mark_done(self, count: int) -> None:
+        """Record that jobs taken from the queue are finished."""
         with self._changed:
             self.running -= count
-            self._done.extend([monotonic()] * count)
+            self._finished_at.extend([monotonic()] * count)
 
     def close(self) -> None:
-        """What waits is still done; then workers may go home."""
+        """Let workers end once they have finished all waiting jobs."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
-    def _seconds(self) -> int:
-        """How long the queue will take at its present pace."""
+    def _retry_after(self) -> int:
+        """Estimate in how many seconds the queue will be empty at the present throughput."""
         now = monotonic()
-        recent = sum(now - each < _MEMORY for each in self._done)
-        return min(_LONGEST_WAIT, max(1, math.ceil(len(self._waiting) * _MEMORY / max(1, recent))))
+        recent = sum(now - time < _RATE_WINDOW for time in self._finished_at)
+        return min(_MAX_RETRY_AFTER, max(1, math.ceil(len(self._waiting) * _RATE_WINDOW / max(1, recent))))

@@ -1,4 +1,4 @@
-"""The socket, the signals, and how a server ends: whoever was let in is answered."""
+"""Run an application: listen on a socket, handle signals, and shut down after the last accepted request."""
 
 import asyncio
 import errno
@@ -13,171 +13,184 @@ from typing import Any
 
 import h11
 import uvicorn
-from fastapi import FastAPI
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from regard.predict import Translator
 from regard.serve.app import make_app
-from regard.serve.meter import Meter
-from regard.serve.settings import Settings
-from regard.translator import Translator
+from regard.serve.settings import ServerSettings
 
-GRACE = 0.3
-"""Seconds in which a connection without a request may still bring one when the server ends."""
-SPOKEN = 1 << 22
-"""Bytes of a message over a WebSocket that are still read, to be refused in words; who sends more is cut off."""
-SWITCH = 0.001
-"""Seconds a thread may keep others waiting: the event loop must not wait for the workers."""
+SHUTDOWN_GRACE = 0.3
+"""Seconds during shutdown in which an idle connection may still deliver a request."""
+MAX_WEBSOCKET_MESSAGE = 1 << 22
+"""Bytes of a WebSocket message that is still read, to be refused with a message; a longer one closes the connection."""
+SWITCH_INTERVAL = 0.001
+"""Python's thread switch interval in seconds: short, so that workers do not hold up the event loop."""
+
+
+class PortInUseError(ValueError):
+    """Raised when another program listens on a port."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that is bound, so that a wrong address is known before a model is loaded."""
+    """Return a socket bound to an address. Call it before loading models, to find a wrong address early.
+
+    Raises:
+        PortInUseError: Another program listens there.
+        ValueError: The address is not available.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named, because asyncio sends small answers at once only on sockets that say so; others wait for a full packet.
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    # asyncio sets TCP_NODELAY only on sockets with an explicit protocol; without it, small responses are delayed.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
     except (OSError, OverflowError) as error:
-        made.close()
-        used = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        hint = "another program listens there; choose another --port" if used else f"{error}; choose --host and --port"
-        raise ValueError(f"cannot listen on {host}, port {port}: {hint}") from None
-    return made
+        listener.close()
+        problem = f"cannot listen on {host}, port {port}"
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            raise PortInUseError(f"{problem}: the port is in use; choose another --port") from None
+        raise ValueError(f"{problem}: {error}; choose another --host or --port") from None
+    return listener
 
 
-def serve(translators: dict[str, Translator], settings: Settings, listening: socket.socket) -> None:
-    """Serve until a signal comes; then answer what was let in, and return."""
-    app, place = make_app(translators, settings), address(listening)
+def serve(translators: dict[str, Translator], settings: ServerSettings, listener: socket.socket) -> None:
+    """Serve models until SIGINT or SIGTERM; then finish the accepted requests and return.
+
+    Example:
+        ```python
+        settings = ServerSettings(port=8000)
+        serve({"de": regard.load("runs/en-de")}, settings, listen(settings.host, settings.port))
+        ```
+    """
+    app, address = make_app(translators, settings), url(listener)
     names = ", ".join(translators)
-    run(app, settings, listening, lambda: say(f"ready: {names} on {place}, told at {place}/docs"))
-    say(f"stopped; {_answered(app)} requests answered")
+    run(app, settings, listener, lambda: log_line(f"ready: {names} on {address}, documentation at {address}/docs"))
+    log_line(f"stopped; {app.state.metrics.answered_requests()} requests answered")
 
 
 def run(
-    app: ASGIApp, settings: Settings, listening: socket.socket, ready: Callable[[], None], sockets: bool = False
+    app: ASGIApp,
+    settings: ServerSettings,
+    listener: socket.socket,
+    on_ready: Callable[[], None],
+    websockets: bool = False,
 ) -> None:
-    """Let clients talk to an application until a signal comes; with `sockets`, over WebSockets too."""
-    sys.setswitchinterval(SWITCH)
+    """Run an ASGI application until SIGINT or SIGTERM."""
+    sys.setswitchinterval(SWITCH_INTERVAL)
     limits = settings.limits
     config = uvicorn.Config(
         app,
-        http=_patient(limits.patience),
-        ws="websockets-sansio" if sockets else "none",
-        ws_max_size=SPOKEN,
-        ws_per_message_deflate=False,  # what goes over them is numbers, and seldom leaves the machine
+        http=_http_protocol(limits.read_timeout),
+        ws="websockets-sansio" if websockets else "none",
+        ws_max_size=MAX_WEBSOCKET_MESSAGE,
+        ws_per_message_deflate=False,  # the messages are arrays of numbers, and seldom leave the machine
         log_config=None,
         access_log=False,
         limit_concurrency=limits.connections,
         timeout_keep_alive=60,
-        # Who does not read its answer is not waited for longer than the answer may take.
-        timeout_graceful_shutdown=round(limits.seconds + limits.patience),
+        # A client that does not read its response is waited for no longer than the response may take.
+        timeout_graceful_shutdown=round(limits.seconds + limits.read_timeout),
         server_header=False,
     )
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
-    _Server(config, ready).run(sockets=[listening])
+    _Server(config, on_ready).run(sockets=[listener])
 
 
-def address(listening: socket.socket) -> str:
-    """Where a socket listens, as a URL."""
-    host, port = listening.getsockname()[:2]
+def url(listener: socket.socket) -> str:
+    """Return the URL of a listening socket."""
+    host, port = listener.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _answered(app: FastAPI) -> int:
-    """How many requests got an answer."""
-    meter: Meter = app.state.meter
-    samples = (sample for metric in meter.requests.collect() for sample in metric.samples)
-    return round(sum(each.value for each in samples if each.name == "regard_requests_total"))
-
-
-def say(sentence: str) -> None:
-    """A sentence on stderr; where that is full or closed, the server goes on without it."""
+def log_line(message: str) -> None:
+    """Print a message to stderr; ignore a full or closed stderr, which must not stop a server."""
     try:
-        print(f"regard: {sentence}", file=sys.stderr, flush=True)
+        print(f"regard: {message}", file=sys.stderr, flush=True)
     except OSError:
         return
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready, and takes a signal for a wish to end well, not for a fault."""
+    """A server that reports when it is ready, and exits with code 0 after a signal."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._ready = ready
+        self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            self._ready()
+            self._on_ready()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
+        # Unlike uvicorn's own method, this one does not raise the signal again after shutdown.
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        previous = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
 
-def _patient(patience: float) -> type[asyncio.Protocol]:
-    """A protocol whose clients have so many seconds to say what they want."""
+def _http_protocol(read_timeout: float) -> type[asyncio.Protocol]:
+    """Return an HTTP protocol class that closes connections whose request does not arrive in time."""
 
-    class Patient(H11Protocol):
-        """Closes connections that never finish their headers, and ends without cutting anybody off."""
+    class TimedProtocol(H11Protocol):
+        """Closes a connection that does not complete its headers in time, and drains connections on shutdown."""
 
-        def __init__(self, *told: Any, **more: Any) -> None:
-            super().__init__(*told, **more)
-            self._ending = False
-            self._clock: asyncio.TimerHandle | None = None
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self._shutting_down = False
+            self._timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self._clock = self.loop.call_later(patience, self._close_if_idle)
+            self._timer = self.loop.call_later(read_timeout, self._close_if_idle)
 
         def data_received(self, data: bytes) -> None:
-            if self._idle() and self._clock is None:
-                self._clock = self.loop.call_later(patience, self._close_if_idle)
+            if self._is_idle() and self._timer is None:
+                self._timer = self.loop.call_later(read_timeout, self._close_if_idle)
             super().data_received(data)
 
         def handle_events(self) -> None:
             super().handle_events()
-            if not self._idle() and self._clock is not None:
-                self._clock.cancel()
-                self._clock = None
-            if self._ending and self.cycle is not None:
+            if not self._is_idle() and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if self._shutting_down and self.cycle is not None:
                 self.cycle.keep_alive = False
 
         def handle_websocket_upgrade(self, event: h11.Request) -> None:
-            if self._clock is not None:
-                self._clock.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
             super().handle_websocket_upgrade(event)
 
         def connection_lost(self, exc: Exception | None) -> None:
-            if self._clock is not None:
-                self._clock.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
             super().connection_lost(exc)
 
         def shutdown(self) -> None:
-            """What was sent already is still read and answered."""
-            self._ending = True
-            if self._idle():
-                self.loop.call_later(GRACE, self._close_if_idle)
+            # A request that is on its way already is still read and answered.
+            self._shutting_down = True
+            if self._is_idle():
+                self.loop.call_later(SHUTDOWN_GRACE, self._close_if_idle)
             else:
                 self.cycle.keep_alive = False
 
-        def _idle(self) -> bool:
+        def _is_idle(self) -> bool:
             return self.cycle is None or self.cycle.response_complete
 
         def _close_if_idle(self) -> None:
-            self._clock = None
-            if self._idle() and not self.transport.is_closing():
+            self._timer = None
+            if self._is_idle() and not self.transport.is_closing():
                 if self.conn.our_state in (h11.IDLE, h11.DONE):
                     self.conn.send(h11.ConnectionClosed())
                 self.transport.close()
 
-    return Patient
+    return TimedProtocol

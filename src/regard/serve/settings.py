@@ -1,57 +1,58 @@
-"""What a server may be told: where it listens, who may ask, and how much."""
+"""Settings of a server: the address it listens on, who may send requests, and the limits of a request."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
-_BYTES_OF_CHARACTER = 12  # an astral character as JSON may spell it: two escapes of six bytes
-_BESIDE_TEXT = 16_384  # bytes for names, numbers and what stands between
+_BYTES_PER_CHARACTER = 12  # a character outside the BMP takes two JSON escapes of six bytes each
+_BYTES_BESIDE_TEXT = 16_384  # field names, numbers and punctuation
 
 
 @dataclass(frozen=True)
-class Limits:
-    """How much one request may ask for, and all of them together."""
+class ServerLimits:
+    """Upper bounds on one request, and on all requests together. Every limit must be positive."""
 
     characters: int = 20_000
     """Characters of all text in a request."""
     sentences: int = 256
-    """Lines, or pairs, of a request."""
+    """Lines, or sentence pairs, per request."""
     beam: int = 32
-    """Hypotheses kept, or samples drawn, for each line."""
+    """Beam width, n-best size or number of samples per line."""
     seconds: float = 30.0
-    """From the moment a request has been read to its answer."""
+    """Time limit of a request, from its last byte to the response."""
     waiting: int = 2048
-    """Lines that may wait; who brings more is told to come back."""
+    """Lines in the queue of a model. A request that exceeds this gets status 429."""
     connections: int = 512
-    """Connections at a time."""
-    patience: float = 10.0
+    """Simultaneous connections."""
+    read_timeout: float = 10.0
     """Seconds a client has to send its headers, and again for its body."""
 
     def __post_init__(self) -> None:
-        """Refuse limits under which nothing could be asked."""
-        for name in ("characters", "sentences", "beam", "seconds", "waiting", "connections", "patience"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"the limit of {name} is {getattr(self, name)}; nothing would be allowed: raise it")
+        """Raise `ValueError` if a limit is not positive."""
+        for limit in fields(self):
+            value = getattr(self, limit.name)
+            if not value > 0:
+                raise ValueError(f"the limit '{limit.name}' is {value}, which allows no request; use a positive number")
 
     @property
     def body(self) -> int:
-        """Bytes a request's body may have: what its characters may need."""
-        return _BYTES_OF_CHARACTER * self.characters + _BESIDE_TEXT
+        """Maximum size of a request body in bytes, derived from `characters`."""
+        return _BYTES_PER_CHARACTER * self.characters + _BYTES_BESIDE_TEXT
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Where a server listens, and to whom."""
+class ServerSettings:
+    """Address, access control and limits of a server."""
 
     host: str = "127.0.0.1"
     port: int = 8000
     token: str = ""
-    """What clients must show as `Authorization: Bearer …`; anybody may ask where it is empty."""
+    """Bearer token that clients must send in `Authorization`. Empty means no authentication."""
     origins: tuple[str, ...] = ()
-    """Web pages, as `https://example.org`, whose scripts may ask; none by default."""
-    limits: Limits = field(default_factory=Limits)
+    """Origins of web pages, such as `https://example.org`, that may send requests (CORS)."""
+    limits: ServerLimits = field(default_factory=ServerLimits)
     hosts: tuple[str, ...] = ()
-    """Names besides this machine's own by which clients may address the server; `*` is any."""
+    """Host names accepted in the `Host` header besides this machine's own; `*` accepts any."""
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """All names that were told."""
+    def allowed_hosts(self) -> tuple[str, ...]:
+        """All configured host names: the address to listen on, and `hosts`."""
         return (self.host, *self.hosts)

@@ -1,13 +1,12 @@
-"""A line of text to token ids and back, with each token's place in the line.
+"""Tokenization: text to token ids and back, with the span of each token in the text.
 
-Comes in: a line (`str`). Goes out: ids (`int32`), or `Token`s that know their characters and their word. SentencePiece
-(Kudo & Richardson 2018) learns the vocabulary and segments; no torch here.
+SentencePiece (Kudo & Richardson 2018) learns the vocabularies and segments the text. This package does not need torch.
 """
 
-from regard.text.pair import Tokenizers
-from regard.text.settings import END, PAD, START, UNK, Settings
+from regard.text.settings import END, PAD, START, UNK, TokenizerSettings
 from regard.text.spans import Token
 from regard.text.tokenizer import Tokenizer
+from regard.text.tokenizers import Tokenizers
 from regard.text.words import word_of, words
 
-__all__ = ["END", "PAD", "START", "UNK", "Settings", "Token", "Tokenizer", "Tokenizers", "word_of", "words"]
+__all__ = ["END", "PAD", "START", "UNK", "Token", "Tokenizer", "TokenizerSettings", "Tokenizers", "word_of", "words"]

@@ -1,27 +1,36 @@
-"""What a tokenizer may be told, and the ids every vocabulary begins with."""
+"""The settings of a tokenizer, and the ids that every vocabulary reserves."""
 
 import re
 from dataclasses import dataclass
 
 PAD, UNK, START, END = range(4)
 RESERVED = ("<pad>", "<unk>", "<s>", "</s>")
-"""Pieces of the first four ids, in order."""
+"""The pieces of the first four ids, in order."""
 
 SPACE = "▁"
-"""How SentencePiece writes a space inside a piece (U+2581)."""
+"""The character that SentencePiece writes for a space inside a piece (U+2581)."""
+
+LINE_BREAK = "\n"
+"""The piece of a line break in a multiline vocabulary, and the only character at which a document is split."""
 
 KINDS = ("bpe", "unigram", "word", "char")
 NORMALISERS = ("nfkc", "identity")
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-"""The piece of one byte of a character that has no piece of its own."""
+"""The piece of one byte, used to spell a character that has no piece of its own."""
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How a line is read, apart from the vocabulary itself.
+class TokenizerSettings:
+    """How text is segmented, apart from the vocabulary itself.
 
-    `bytes` spells what the vocabulary lacks in UTF-8 bytes, so that nothing is unknown; `symbols` are pieces such as
-    `<2de>` that are never split and always one id.
+    Attributes:
+        kind: `bpe`, `unigram`, `word` or `char`.
+        normalise: `nfkc` unifies Unicode compatibility forms and collapses white space; `identity` changes nothing.
+        lowercase: Whether text is lower-cased first.
+        bytes: Whether a character without a piece is spelled in UTF-8 bytes instead of being `<unk>`.
+        symbols: Pieces such as `<2de>` that are never split and always have one id.
+        multiline: Whether texts are documents with line breaks, as a language model reads them. Each line break is
+            then one token, all white space is kept, and no space is put in front of the first word.
     """
 
     kind: str = "bpe"
@@ -29,37 +38,45 @@ class Settings:
     lowercase: bool = False
     bytes: bool = True
     symbols: tuple[str, ...] = ()
+    multiline: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what no tokenizer can do, by name."""
+        """Raise ValueError for settings that no tokenizer can have."""
         object.__setattr__(self, "symbols", tuple(self.symbols))
         if self.kind not in KINDS:
             raise ValueError(f"unknown kind of tokenizer {self.kind!r}: choose one of {', '.join(KINDS)}")
         if self.normalise not in NORMALISERS:
             raise ValueError(f"unknown normalisation {self.normalise!r}: choose one of {', '.join(NORMALISERS)}")
+        if self.multiline and self.kind == "word":
+            raise ValueError("a word tokenizer drops line breaks: use kind bpe, unigram or char with multiline")
         for at, symbol in enumerate(self.symbols):
-            if fault := _fault(symbol, self.symbols[:at]):
-                raise ValueError(f"symbol {symbol!r} {fault}")
+            if problem := _problem(symbol, self.symbols[:at]):
+                raise ValueError(f"symbol {symbol!r} {problem}")
 
     @property
     def collapses(self) -> bool:
-        """Whether runs of white space become one space: only `identity` keeps them, and words never do."""
-        return self.normalise != "identity" or self.kind == "word"
+        """Whether each run of white space becomes one space."""
+        return not self.multiline and (self.normalise != "identity" or self.kind == "word")
+
+    @property
+    def unsplit(self) -> tuple[str, ...]:
+        """The pieces that are never split or merged: the line break, if texts have any, and the symbols."""
+        return (LINE_BREAK, *self.symbols) if self.multiline else self.symbols
 
     @property
     def reserved(self) -> int:
-        """How many ids are spoken for before anything is learned."""
-        return len(RESERVED) + len(self.symbols) + 256 * self.bytes
+        """The number of ids that are taken before anything is learned."""
+        return len(RESERVED) + len(self.unsplit) + 256 * self.bytes
 
 
-def _fault(symbol: str, earlier: tuple[str, ...]) -> str:
-    """What is wrong with a symbol, or nothing."""
+def _problem(symbol: str, earlier: tuple[str, ...]) -> str:
+    """Return what is wrong with a symbol, or an empty string."""
     if not symbol:
-        return "is empty"
+        return "is empty: leave it out"
     if symbol in RESERVED or BYTE.fullmatch(symbol):
         return "is a reserved name: choose another"
     if symbol in earlier:
-        return "is given twice"
+        return "is given twice: name it once"
     if SPACE in symbol or any(character.isspace() or not character.isprintable() for character in symbol):
-        return "has white space or an unprintable character in it: write it without"
+        return "contains white space or an unprintable character: remove it"
     return ""

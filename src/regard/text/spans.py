@@ -1,4 +1,4 @@
-"""From tokens of a normalised line to characters and words of the original one."""
+"""From the tokens of normalised text to characters and words of the original text."""
 
 from bisect import bisect_right
 from codecs import getincrementaldecoder
@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from regard.text.words import word_of, words
 
 Segment = tuple[int, int, int]
-"""A token's id and the characters `[begin, end)` of the normalised line it stands for."""
+"""The id of a token and its characters `[begin, end)` in the normalised text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token of a line: its piece and id, its characters `line[start:end]`, and the index of its word.
+    """A token of a text: its piece and id, its characters `text[start:end]`, and the index of its word.
 
-    A piece that is one byte of a character has the whole character's span. `word` is None only in a line without words.
+    A piece that is one byte of a character has the span of the whole character. `word` is None only if the text has no
+    words.
     """
 
     piece: str
@@ -25,11 +26,11 @@ class Token:
     word: int | None
 
 
-def segments(ids: Sequence[int], pieces: Sequence[str], text: str, bytewise: Container[int]) -> Iterator[Segment]:
-    """Walk the normalised line along SentencePiece's pieces; an unknown piece is written as its own text."""
+def segments(ids: Sequence[int], pieces: Sequence[str], text: str, byte_ids: Container[int]) -> Iterator[Segment]:
+    """Yield the span in the normalised text of each of SentencePiece's pieces; an unknown piece is its own text."""
     at = left = 0  # left: bytes of the character at `at` that are still to come
     for number, piece in zip(ids, pieces, strict=True):
-        if number in bytewise:
+        if number in byte_ids:
             left = left or len(text[at].encode())
             yield number, at, at + 1
             left -= 1
@@ -39,41 +40,50 @@ def segments(ids: Sequence[int], pieces: Sequence[str], text: str, bytewise: Con
             at += len(piece)
 
 
-def placed(surfaces: Sequence[bytes], text: str, prefixed: bool) -> list[tuple[int, int, int | None]]:
-    """Start, end and word of each token in the text that their bytes make together.
+def decoded_spans(surfaces: Sequence[bytes], text: str, prefixed: bool) -> list[tuple[int, int, int | None]]:
+    """Return start, end and word of each token in decoded text.
 
-    `prefixed`: the bytes open with a space that the text does not have.
+    Args:
+        surfaces: The bytes that each token stands for.
+        text: The text that these bytes make together.
+        prefixed: Whether the bytes may begin with a space that the text does not have.
     """
-    spans = words(text)
-    reader = getincrementaldecoder("utf-8")(errors="replace")
+    word_spans = words(text)
+    decoder = getincrementaldecoder("utf-8")(errors="replace")
     shift = int(prefixed and b"".join(surfaces).startswith(b" "))
-    found, at = [], -shift
+    spans, at = [], -shift
     for surface in surfaces:
-        part = reader.decode(surface)
-        # A byte that leaves a character unfinished stands for that whole character, and so do those that finish it.
-        open_end = bool(reader.getstate()[0])
-        start, end = at + len(part) - len(part.lstrip()), at + len(part) + open_end
+        part = decoder.decode(surface)
+        # A byte that leaves a character incomplete has the span of the whole character, and so have those that
+        # complete it.
+        incomplete = bool(decoder.getstate()[0])
+        start, end = at + len(part) - len(part.lstrip()), at + len(part) + incomplete
         at += len(part)
         start = max(0, min(start, end - 1))
-        found.append((start, max(start, min(end, len(text))), word_of(spans, start)))
-    return found
+        spans.append((start, max(start, min(end, len(text))), word_of(word_spans, start)))
+    return spans
 
 
-class Places:
-    """Where the characters of a normalised line lie in the original one."""
+class OriginalSpans:
+    """Maps spans of normalised text to the original text."""
 
-    def __init__(self, line: str, origins: Sequence[int], offsets: Sequence[int], prefixed: bool) -> None:
-        """Join `offsets` (normalised to prepared) with `origins` (prepared to original); each has one more, the end.
+    def __init__(self, text: str, origins: Sequence[int], offsets: Sequence[int], prefixed: bool) -> None:
+        """Store the maps.
 
-        `prefixed`: the normalised line opens with a space that the original does not have.
+        Args:
+            text: The original text.
+            origins: The position in the original text of each prepared character, and of the end.
+            offsets: The position in the prepared text of each normalised character, and of the end.
+            prefixed: Whether the normalised text begins with a space that the original does not have.
         """
-        self.line, self.origins, self.offsets, self.prefixed = line, origins, offsets, prefixed
-        self.words = words(line)
+        self.text, self.origins, self.offsets, self.prefixed = text, origins, offsets, prefixed
+        self.words = words(text)
 
     def span(self, begin: int, end: int) -> tuple[int, int]:
-        """The original characters behind `[begin, end)`, without white space at the sides unless there is no other.
+        """Return the original characters of the normalised `[begin, end)`.
 
-        Characters that were normalised together (½ to 1⁄2, e and ´ to é) are always taken together.
+        White space at either side is left out, unless there is nothing else. Characters that were normalised together
+        (½ to 1⁄2, e and ´ to é) always have the same span.
         """
         begin = max(begin, int(self.prefixed))
         first = self.offsets[begin]
@@ -85,13 +95,13 @@ class Places:
         start, stop = self.origins[first], self.origins[past]
         if past > first and stop == self.origins[past - 1]:
             stop += 1  # the end falls inside what one original character became
-        inner = self.line[start:stop]
+        inner = self.text[start:stop]
         if not inner.strip():
             return start, stop
         return stop - len(inner.lstrip()), start + len(inner.rstrip())
 
     def token(self, piece: str, segment: Segment) -> Token:
-        """A segment with its place in the original line."""
+        """Return the token of a segment, with its span in the original text."""
         number, begin, end = segment
         start, stop = self.span(begin, end)
         return Token(piece, number, start, stop, word_of(self.words, start))

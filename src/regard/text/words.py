@@ -1,8 +1,8 @@
-"""Where the words of a line are: what alignments count, and what a token belongs to.
+"""The words of a text: the units that alignments count and that tokens belong to.
 
 A word is a run of characters without white space, exactly as `str.split` sees it, so that word indices agree with the
-Pharaoh alignment format. Only a line without any white space that holds letters of a script written without spaces
-(Han, kana, Thai, Lao, Khmer, Myanmar and their like) is cut finer: where the script changes, and at punctuation.
+Pharaoh alignment format. Only a text without any white space in a script that writes none (Han, kana, Thai, Lao, Khmer,
+Myanmar and similar ones) is split further: where the script changes, and at punctuation.
 """
 
 import re
@@ -11,7 +11,7 @@ from bisect import bisect_right
 
 _RUN = re.compile(r"\S+")
 
-# Unicode blocks of scripts written without spaces between words; a mark or joiner belongs to what precedes it.
+# Unicode blocks of scripts that are written without spaces between words.
 _UNSPACED: tuple[tuple[int, int, str], ...] = (
     (0x0E01, 0x0E3A, "thai"),
     (0x0E40, 0x0E4E, "thai"),
@@ -41,26 +41,34 @@ _UNSPACED: tuple[tuple[int, int, str], ...] = (
     (0x20000, 0x3FFFD, "han"),
 )
 _FIRST = [first for first, _, _ in _UNSPACED]
-_PROLONGED = "ー\uff70\uff9e\uff9f"  # length and voicing marks of either kana continue the run they stand in
+_NAMES = {name for _, _, name in _UNSPACED}
+_PROLONGED = "ー\uff70\uff9e\uff9f"  # length and voicing marks of either kana continue the run before them
 
 
-def words(line: str) -> list[tuple[int, int]]:
-    """The span `[start, end)` of every word of a line, in order."""
-    found = [match.span() for match in _RUN.finditer(line)]
-    if len(found) != 1:
-        return found
-    start, end = found[0]
-    classes = _classes(line[start:end])
+def words(text: str) -> list[tuple[int, int]]:
+    """Return the span `[start, end)` of every word of a text, in order."""
+    spans = [match.span() for match in _RUN.finditer(text)]
+    if len(spans) != 1:
+        return spans
+    start, end = spans[0]
+    classes = _character_classes(text[start:end])
     if not any(name in _NAMES for name in classes):
-        return found
+        return spans
     cuts = [start + at for at in range(1, len(classes)) if classes[at] != classes[at - 1]]
     return list(zip([start, *cuts], [*cuts, end], strict=True))
 
 
 def word_of(spans: list[tuple[int, int]], at: int) -> int | None:
-    """The index of the word at a character; between words, of the next one; past the last, of the last.
+    """Return the index of the word at a character.
 
-    `spans` are `words(line)`. None when the line has no words.
+    Between words it is the next word; after the last word, the last one.
+
+    Args:
+        spans: The words of the text, as `words` returns them.
+        at: The position of the character.
+
+    Returns:
+        The index, or None if the text has no words.
     """
     if not spans:
         return None
@@ -68,26 +76,24 @@ def word_of(spans: list[tuple[int, int]], at: int) -> int | None:
     return min(following, len(spans) - 1)
 
 
-_NAMES = {name for _, _, name in _UNSPACED}
-
-
-def _classes(run: str) -> list[str]:
-    """For each character, the name of the run it may share."""
-    found: list[str] = []
+def _character_classes(run: str) -> list[str]:
+    """Return for each character the script, or other class, of the run it belongs to."""
+    classes: list[str] = []
     for character in run:
         category = unicodedata.category(character)
         script = _script(character)
-        if found and (category[0] == "M" or category == "Cf" or character in _PROLONGED):
-            found.append(found[-1])
+        # A combining mark or a joiner belongs to the character before it.
+        if classes and (category[0] == "M" or category == "Cf" or character in _PROLONGED):
+            classes.append(classes[-1])
         elif script:
-            found.append(script)
+            classes.append(script)
         else:
-            found.append("letter" if category[0] in "LNM" else "mark")
-    return found
+            classes.append("letter" if category[0] in "LNM" else "mark")
+    return classes
 
 
 def _script(character: str) -> str:
-    """The script of a character if it is one written without spaces, else nothing."""
+    """Return the script of a character if that script is written without spaces, else an empty string."""
     code = ord(character)
     at = bisect_right(_FIRST, code) - 1
     return _UNSPACED[at][2] if at >= 0 and code <= _UNSPACED[at][1] else ""

@@ -1,1 +1,1 @@
-"""A recipe to a trained model: the loop and what it tells, loss, optimiser, checkpoints, many processes."""
+"""Training: the loop, the update of the weights, checkpoints, distributed training, and reports of a run."""

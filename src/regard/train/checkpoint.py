@@ -1,14 +1,13 @@
-"""Checkpoints: everything needed to go on with the same numbers, on disk whole or not at all.
+"""The format of checkpoints: written completely or not at all, and verified by checksums.
 
     checkpoints/step-00000500/
-      shard-*.safetensors    tensors, written by torch.distributed.checkpoint, each process its part
-      notes.json             how far the run has come, size and checksum of every file, and a checksum of all this
+      shard-*.safetensors    tensors, written by torch.distributed.checkpoint, one file per process
+      notes.json             state of the run, size and checksum of every file, and a checksum of this file
 
-Any number of processes can read what any number has written. There is no pickle in it. A checkpoint is written beside
-its place, reaches the disk, and is then renamed, so that a name without a dot in front always means a whole one.
+A checkpoint can be read by any number of processes, whatever number wrote it. It contains no pickle. It is written to a
+temporary folder, flushed to disk and then renamed, so a folder with its final name is always complete.
 """
 
-import errno
 import json
 import shutil
 import warnings
@@ -18,161 +17,143 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from torch import Tensor
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 
-from regard.files import settle, write_whole
-from regard.names import CHECKPOINTS
-from regard.train.workers import Workers
+from regard.files import fsync_path, write_atomically
+from regard.run_files import CHECKPOINTS
+from regard.train.distributed import WorkerGroup
 
-NOTES = "notes.json"
-_NAME, _SCRATCH, _SEAL = "step-{:08d}", ".writing", "seal"
-_BLOCK = 1 << 24
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+METADATA = "notes.json"
+_NAME, _TEMPORARY, _CHECKSUM = "step-{:08d}", ".writing", "seal"
+_READ_SIZE = 1 << 24
 
 
-def save(run: Path, step: int, tensors: dict[str, Tensor], notes: dict[str, Any], workers: Workers, keep: int) -> Path:
-    """Write a checkpoint with everybody's part, then drop all but the last `keep`."""
+def write_checkpoint(
+    run: Path, step: int, tensors: dict[str, Tensor], metadata: dict[str, Any], group: WorkerGroup, keep: int
+) -> Path:
+    """Write a checkpoint, then remove all but the last `keep`. Every process must call this."""
     parent = run / CHECKPOINTS
-    scratch, place = parent / _SCRATCH, place_of(run, step)
+    temporary, path = parent / _TEMPORARY, checkpoint_path(run, step)
     try:
-        if workers.first:
-            shutil.rmtree(scratch, ignore_errors=True)
-            scratch.mkdir(parents=True)
-        workers.wait()
-        with _told_plainly():
-            # Each process writes its own part, in safetensors' format, and waits until the disk has it.
-            writer = HuggingFaceStorageWriter(str(scratch), save_distributed=True)
-            state_dict_saver.save(tensors, storage_writer=writer, no_dist=workers.count == 1)
-        if workers.first:
-            files = {file.name: _print_of(file) for file in sorted(scratch.iterdir())}
-            write_whole(scratch / NOTES, _sealed({**notes, "files": files}))
-            settle(scratch)
-            shutil.rmtree(place, ignore_errors=True)
-            scratch.rename(place)
-            settle(parent)
-            for old in _found(run)[keep:]:
+        if group.is_main:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
+        group.barrier()
+        with _plain_errors():
+            # Each process writes its own shard, and waits until it is on disk.
+            writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
+            state_dict_saver.save(tensors, storage_writer=writer, no_dist=group.world_size == 1)
+        if group.is_main:
+            files = {file.name: _fingerprint(file) for file in sorted(temporary.iterdir())}
+            metadata = {**metadata, "files": files}
+            encoded = json.dumps({**metadata, _CHECKSUM: _checksum(metadata)}, indent=2).encode()
+            write_atomically(temporary / METADATA, encoded)
+            fsync_path(temporary)
+            shutil.rmtree(path, ignore_errors=True)
+            temporary.rename(path)
+            fsync_path(parent)
+            for old in _list_checkpoints(run)[keep:]:
                 shutil.rmtree(old, ignore_errors=True)
     except OSError:
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         raise
-    workers.wait()
-    return place
+    group.barrier()
+    return path
 
 
-def place_of(run: Path, step: int) -> Path:
-    """Where the checkpoint of a step is."""
+def checkpoint_path(run: Path, step: int) -> Path:
+    """Return the path of the checkpoint of a step."""
     return run / CHECKPOINTS / _NAME.format(step)
 
 
-def exists(run: Path) -> bool:
-    """Whether a run has any checkpoint, whole or not."""
-    return bool(_found(run))
+def _list_checkpoints(run: Path) -> list[Path]:
+    """Return the checkpoints of a run, damaged ones included, the last one first.
+
+    Other files and folders beside them, such as copies, have other names and are ignored.
+    """
+    folders = (run / CHECKPOINTS).glob("step-*")
+    return sorted((folder for folder in folders if folder.name[5:].isdecimal()), reverse=True)
 
 
-def newest(run: Path) -> tuple[Path | None, list[str]]:
-    """The last checkpoint that is whole, and what is wrong with those after it."""
-    faults: list[str] = []
-    for place in _found(run):
-        fault = _fault(place)
-        if fault is None:
-            return place, faults
-        faults.append(fault)
-    return None, faults
+def has_checkpoint(run: Path) -> bool:
+    """Return whether a run has any checkpoint, damaged ones included."""
+    return bool(_list_checkpoints(run))
 
 
-def read_notes(place: Path) -> dict[str, Any]:
-    """What was noted beside the tensors; refused where it is not what was written."""
-    notes: Any = json.loads((place / NOTES).read_text(encoding="utf-8"))
-    # Runs begun before there was a seal have none.
-    if not isinstance(notes, dict) or notes.pop(_SEAL, _seal_of(notes)) != _seal_of(notes):
-        raise ValueError(f"{NOTES} changed since it was written")
-    return notes
+def find_latest(run: Path) -> tuple[Path | None, list[str]]:
+    """Return the last undamaged checkpoint, and messages about the damaged ones after it."""
+    damages: list[str] = []
+    for path in _list_checkpoints(run):
+        damage = _find_damage(path)
+        if damage is None:
+            return path, damages
+        damages.append(damage)
+    return None, damages
 
 
-def read_into(place: Path, tensors: dict[str, Tensor], workers: Workers) -> None:
-    """Fill the tensors, each of which the checkpoint must have."""
-    with _told_plainly():
-        reader = HuggingFaceStorageReader(str(place))
-        state_dict_loader.load(tensors, storage_reader=reader, no_dist=workers.count == 1)
+def describe_latest(run: Path) -> str:
+    """Return a sentence that says which checkpoint an interrupted run can resume from."""
+    path, _ = find_latest(run)
+    return f"The last checkpoint, {path}, is complete." if path else "There is no checkpoint yet."
 
 
-def names_in(place: Path) -> set[str]:
-    """The names of the tensors in a checkpoint."""
-    return set(HuggingFaceStorageReader(str(place)).read_metadata().state_dict_metadata)
+def read_metadata(path: Path) -> dict[str, Any]:
+    """Return the metadata of a checkpoint; raise a ValueError if they do not match their checksum."""
+    metadata: Any = json.loads((path / METADATA).read_text(encoding="utf-8"))
+    # The first checkpoints of version 0.1 have no checksum.
+    if not isinstance(metadata, dict) or metadata.pop(_CHECKSUM, _checksum(metadata)) != _checksum(metadata):
+        raise ValueError(f"{METADATA} changed since it was written")
+    return metadata
 
 
-def _found(run: Path) -> list[Path]:
-    """The checkpoints of a run, the last one first; copies that somebody laid beside them have other names."""
-    return sorted((each for each in (run / CHECKPOINTS).glob("step-*") if each.name[5:].isdecimal()), reverse=True)
+def load_tensors(path: Path, tensors: dict[str, Tensor], group: WorkerGroup) -> None:
+    """Load a checkpoint into tensors, in place; each of them must be in the checkpoint."""
+    with _plain_errors():
+        reader = HuggingFaceStorageReader(str(path))
+        state_dict_loader.load(tensors, storage_reader=reader, no_dist=group.world_size == 1)
 
 
-def _fault(place: Path) -> str | None:
-    """What is wrong with a checkpoint, if anything is."""
+def tensor_names(path: Path) -> set[str]:
+    """Return the names of the tensors in a checkpoint."""
+    return set(HuggingFaceStorageReader(str(path)).read_metadata().state_dict_metadata)
+
+
+def _find_damage(path: Path) -> str | None:
+    """Return a message if a checkpoint is damaged, else None."""
     try:
-        files = read_notes(place)["files"]
-        wrong = [name for name, said in files.items() if _print_of(place / name) != said]
+        files = read_metadata(path)["files"]
+        changed = [name for name, expected in files.items() if _fingerprint(path / name) != expected]
     except (OSError, ValueError, KeyError) as error:
-        return f"{place} is damaged ({error})"
-    return f"{place} is damaged ({', '.join(wrong)} changed since it was written)" if wrong else None
+        return f"{path} is damaged ({error})"
+    return f"{path} is damaged ({', '.join(changed)} changed since it was written)" if changed else None
 
 
-def _sealed(notes: dict[str, Any]) -> bytes:
-    """Notes as a file's bytes, with a checksum of their own."""
-    return json.dumps({**notes, _SEAL: _seal_of(notes)}, indent=2).encode()
+def _checksum(metadata: object) -> int:
+    """Return a checksum of metadata that does not depend on their formatting."""
+    return zlib.crc32(json.dumps(metadata, sort_keys=True).encode())
 
 
-def _seal_of(notes: object) -> int:
-    """A checksum of notes, however they are laid out."""
-    return zlib.crc32(json.dumps(notes, sort_keys=True).encode())
-
-
-def _print_of(file: Path) -> list[int]:
-    """Size and checksum of a file."""
-    size = check = 0
+def _fingerprint(file: Path) -> list[int]:
+    """Return the size and checksum of a file."""
+    size = checksum = 0
     with file.open("rb") as stream:
-        while block := stream.read(_BLOCK):
+        while block := stream.read(_READ_SIZE):
             size += len(block)
-            check = zlib.crc32(block, check)
-    return [size, check]
+            checksum = zlib.crc32(block, checksum)
+    return [size, checksum]
 
 
 @contextmanager
-def _told_plainly() -> Iterator[None]:
-    """Without torch's word that one process is alone; and with the error of the system instead of torch's bundle."""
+def _plain_errors() -> Iterator[None]:
+    """Raise the system's own error instead of torch's collection of errors; silence a warning of torch."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="torch.distributed is disabled")
             yield
     except CheckpointException as error:
         causes = [failure[0] for failure in error.failures.values()]
-        system = [cause for cause in causes if isinstance(cause, OSError)]
-        raise (system or causes)[0] from error
-
-
-@contextmanager
-def room_in(run: Path) -> Iterator[None]:
-    """Turn a full disk into an error that says what is safe and what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _NO_ROOM:
-            raise
-        raise OSError(error.errno, _no_room(run, error.strerror or "No space left")) from error
-    except SafetensorError as error:  # its writer has its own name for what the system said
-        if not any(f"code: {number}" in str(error) or f"os error {number}" in str(error) for number in _NO_ROOM):
-            raise
-        raise OSError(errno.ENOSPC, _no_room(run, "No space left on device")) from error
-
-
-def _no_room(run: Path, what: str) -> str:
-    """What a full disk means for a run."""
-    kept = _found(run)
-    safe = f"the last checkpoint, {kept[0]}, is whole" if kept else "there is no checkpoint yet"
-    return (
-        f"{what}: cannot write in {run}; {safe}. Make room (train.keep says how many checkpoints are kept), "
-        "then give the same command: it goes on from there"
-    )
+        system_errors = [cause for cause in causes if isinstance(cause, OSError)]
+        raise (system_errors or causes)[0] from error

@@ -1,185 +1,155 @@
-"""One update of the weights, on one device or many: forward, backward, clip, step.
+"""One update of the weights, on one device or many: forward, backward, gradient clipping, optimiser step.
 
-The loss is summed over target tokens and divided once by the tokens of the whole step, over micro-batches and
-processes alike, so that accumulating gradients or adding processes changes nothing but speed. Nothing here waits for
-a device.
+The loss is summed over units (tokens, labels, …) and divided once by the units of the whole step, over all
+micro-batches and processes. Gradient accumulation and more processes therefore change the speed and nothing else.
+Nothing here synchronises with the device.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from regard.nn.block import Block
-from regard.nn.dropout import own_dice
-from regard.train.hands import Hands, one_thread
-from regard.train.loss import Learner
+from regard.nn.dropout import private_rng
+from regard.train.cpu_threads import CpuThreads, single_threaded_kernels
+from regard.train.cuda_graphs import GraphRunner
+from regard.train.device import autocast
+from regard.train.distributed import WorkerGroup, full_tensor
 from regard.train.muon import Muon
-from regard.train.precision import autocast
-from regard.train.recording import Recorder
-from regard.train.stream import Load
-from regard.train.workers import Workers
+from regard.train.stream import MicroBatch
 
 
 class Update(NamedTuple):
-    """What an update was made of, on its device."""
+    """Metrics of one update; the tensors are on the device."""
 
     loss: Tensor
-    """Summed over the target tokens of this process."""
-    tokens: int
-    """Target tokens of this process."""
+    """Loss of this process, summed over its units."""
+    units: int
+    """Units of this process."""
     norm: Tensor
-    """Norm of the whole gradient before it was clipped."""
-
-
-def spread(learner: Learner, workers: Workers, sharding: str) -> nn.Module:
-    """The learner as the processes share it: a whole one in each, or a part of each layer in each."""
-    if workers.count == 1:
-        return learner
-    if sharding == "ddp":
-        # The processes' models were built alike, from one seed.
-        return DistributedDataParallel(learner, init_sync=False, gradient_as_bucket_view=True)
-    mesh = init_device_mesh(workers.device.type, (workers.count,))
-    for layer in [each for each in learner.modules() if isinstance(each, Block)]:
-        # A layer's norms are at work in the layer before it too, so they stay in the outermost group.
-        parts: list[nn.Module] = [layer.self, layer.feedforward]
-        fully_shard(parts if layer.cross is None else [*parts, layer.cross], mesh=mesh)
-    # So must what embeddings and output share.
-    fully_shard(learner, mesh=mesh)
-    return learner
+    """Norm of the gradient over all processes, before clipping."""
 
 
 @dataclass(frozen=True, eq=False)
-class Engine:
-    """A learner and those who move its weights."""
+class TrainingEngine:
+    """Updates the weights of a model from the micro-batches of a step."""
 
-    learner: nn.Module
-    """As the processes share it."""
+    module: nn.Module
+    """The model with its loss, wrapped with DDP or FSDP if there are several processes."""
     optimisers: Sequence[Optimizer]
-    workers: Workers
+    group: WorkerGroup
     precision: str
-    """Of matrix products."""
+    """Precision of matrix products."""
     clip: float
-    """The norm that a gradient may have."""
-    hands: Hands | None = None
-    """Who share the batches out among themselves, if anybody does."""
-    recorder: Recorder | None = None
-    """Who takes batches through the learner, where that is not done one kernel at a time."""
+    """Maximum norm of the gradient."""
+    threads: CpuThreads | None = None
+    """Threads that divide the micro-batches of a step among them, on a CPU."""
+    graphs: GraphRunner | None = None
+    """Runs micro-batches as CUDA graphs."""
 
-    def update(self, loads: Sequence[Load]) -> Update:
-        """Learn from the batches of one step."""
-        tokens = sum(load.tokens for load in loads)
-        # Engines divide a gradient by the number of processes; the loss takes that back.
-        share = self.workers.count / self.workers.everybodys(tokens)
-        with nullcontext() if self.hands is None else one_thread():
-            total = self._pass(loads, share)
-            norm = _clipped(self.learner.parameters(), self.clip)
+    def update(self, micro_batches: Sequence[MicroBatch]) -> Update:
+        """Update the weights from the micro-batches of one step."""
+        units = sum(micro_batch.units for micro_batch in micro_batches)
+        # DDP and FSDP average gradients over processes. Multiplied by the world size the average is a sum.
+        scale = self.group.world_size / self.group.sum_number(units)
+        with nullcontext() if self.threads is None else single_threaded_kernels():
+            loss = self._backward(micro_batches, scale)
+            norm = full_tensor(nn.utils.clip_grad_norm_(self.module.parameters(), self.clip, foreach=True))
             for optimiser in self.optimisers:
                 if isinstance(optimiser, Muon):
-                    optimiser.hands = self.hands
+                    optimiser.threads = self.threads
                 optimiser.step()
                 optimiser.zero_grad(set_to_none=True)
-        return Update(total, tokens, norm)
+        return Update(loss, units, norm)
 
-    def _pass(self, loads: Sequence[Load], share: float | Tensor) -> Tensor:
-        """The summed loss of the batches; the gradients of `share` times it are left at the weights."""
-        if self.hands is None and self.recorder is None:
-            return _one_by_one(self.learner, loads, self.workers, self.precision, share)
-        assert self.workers.count == 1, "neither hands nor recordings wait for other processes"
-        if self.hands is not None:
-            return _by_hands(self.learner, loads, self.hands, self.precision, float(share))
-        assert self.recorder is not None
-        return _recorded(self.recorder, loads, float(share))
+    def _backward(self, micro_batches: Sequence[MicroBatch], scale: float | Tensor) -> Tensor:
+        """Return the summed loss, and leave the gradients of `scale` times the loss in the `.grad` of the weights."""
+        if self.threads is None and self.graphs is None:
+            return self._backward_eagerly(micro_batches, scale)
+        assert self.group.world_size == 1, "neither CPU threads nor CUDA graphs synchronise with other processes"
+        if self.threads is not None:
+            return self._backward_in_threads(self.threads, micro_batches, float(scale))
+        assert self.graphs is not None
+        return _backward_in_graphs(self.graphs, micro_batches, float(scale))
+
+    def _backward_eagerly(self, micro_batches: Sequence[MicroBatch], scale: float | Tensor) -> Tensor:
+        """Run one micro-batch after the other; autograd accumulates the gradients."""
+        total = torch.zeros((), dtype=torch.float64, device=self.group.device)
+        for number, micro_batch in enumerate(micro_batches, start=1):
+            with _gradient_sync(self.module, number == len(micro_batches)):
+                batch = micro_batch.batch.to(self.group.device, non_blocking=True)
+                with autocast(self.group.device, self.precision):
+                    loss = self.module(batch)
+                (loss * scale).backward()
+            total += loss.detach()
+        return total
+
+    def _backward_in_threads(self, threads: CpuThreads, micro_batches: Sequence[MicroBatch], scale: float) -> Tensor:
+        """Run the micro-batches on CPU threads, every n-th on each, and add up the gradients in a fixed order."""
+        weights = [weight for weight in self.module.parameters() if weight.requires_grad]
+        # Each thread has its own random generator, so that dropout does not depend on how the threads are scheduled.
+        seeds = torch.randint(2**62, (threads.count,)).tolist()
+
+        def work(thread: int) -> tuple[Tensor, list[Tensor | None]]:
+            total = torch.zeros((), dtype=torch.float64)
+            gradients: list[Tensor | None] = [None] * len(weights)
+            with private_rng(seeds[thread]):
+                for micro_batch in micro_batches[thread :: threads.count]:
+                    # Autocast's cache of bfloat16 weights is shared by threads, but the cached tensors belong to the
+                    # autograd graph of the thread that cast them.
+                    with autocast(torch.device("cpu"), self.precision, cached=False):
+                        loss = self.module(micro_batch.batch)
+                    gradients = _add(gradients, torch.autograd.grad(loss * scale, weights, allow_unused=True))
+                    total += loss.detach()
+            return total, gradients
+
+        results = threads.run(work)
+        gradients = results[0][1]
+        for _, more in results[1:]:
+            gradients = _add(gradients, more)
+        _set_gradients(weights, gradients)
+        return torch.stack([total for total, _ in results]).sum()
 
 
-def _one_by_one(
-    learner: nn.Module, loads: Sequence[Load], workers: Workers, precision: str, share: float | Tensor
-) -> Tensor:
-    """The loss of one batch after the other, whose gradients add up."""
-    total = torch.zeros((), dtype=torch.float64, device=workers.device)
-    for number, load in enumerate(loads, start=1):
-        with _exchanging(learner, number == len(loads)):
-            placed = load.batch.to(workers.device, non_blocking=True)
-            with autocast(workers.device, precision):
-                loss = learner(placed.source, placed.target, placed.labels_N)
-            (loss * share).backward()
-        total += loss.detach()
+def _backward_in_graphs(graphs: GraphRunner, micro_batches: Sequence[MicroBatch], scale: float) -> Tensor:
+    """Run the micro-batches as CUDA graphs, and accumulate their gradients."""
+    total = torch.zeros((), dtype=torch.float64, device=graphs.device)
+    accumulated: list[Tensor | None] = [None] * len(graphs.weights)
+    for micro_batch in micro_batches:
+        loss, gradients = graphs.run(micro_batch.batch, scale)
+        if len(micro_batches) > 1:
+            # The next replay overwrites the graph's gradients.
+            gradients = [None if gradient is None else gradient.clone() for gradient in gradients]
+        accumulated = _add(accumulated, gradients)
+        total += loss
+    _set_gradients(graphs.weights, accumulated)
     return total
 
 
-def _by_hands(learner: nn.Module, loads: Sequence[Load], hands: Hands, precision: str, share: float) -> Tensor:
-    """The same on a CPU, every hand with some of the batches, and dice of its own."""
-    weights = [each for each in learner.parameters() if each.requires_grad]
-    seeds = torch.randint(2**62, (hands.count,)).tolist()
+def _add(left: Sequence[Tensor | None], right: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Add gradients weight by weight; None counts as zero."""
+    return [b if a is None else a if b is None else a + b for a, b in zip(left, right, strict=True)]
 
-    def work(hand: int) -> tuple[Tensor, list[Tensor | None]]:
-        total = torch.zeros((), dtype=torch.float64)
-        sums: list[Tensor | None] = [None] * len(weights)
-        with own_dice(seeds[hand]):
-            for load in loads[hand :: hands.count]:
-                # What one thread has cast to half precision belongs to its graph: another must not find it.
-                with autocast(torch.device("cpu"), precision, cached=False):
-                    loss = learner(load.batch.source, load.batch.target, load.batch.labels_N)
-                sums = _added(sums, torch.autograd.grad(loss * share, weights, allow_unused=True))
-                total += loss.detach()
-        return total, sums
 
-    made = hands.do(work)
-    gradients = made[0][1]
-    for _, sums in made[1:]:
-        gradients = _added(gradients, sums)
+def _set_gradients(weights: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
     for weight, gradient in zip(weights, gradients, strict=True):
         weight.grad = gradient
-    return torch.stack([total for total, _ in made]).sum()
-
-
-def _recorded(recorder: Recorder, loads: Sequence[Load], share: float) -> Tensor:
-    """The same by a recording, which leaves its gradients where the next batch's will be."""
-    total = torch.zeros((), dtype=torch.float64, device=recorder.device)
-    sums: list[Tensor | None] = [None] * len(recorder.weights)
-    for load in loads:
-        loss, gradients = recorder.passes(load.batch, share)
-        if len(loads) > 1:
-            gradients = [None if each is None else each.clone() for each in gradients]
-        sums = _added(sums, gradients)
-        total += loss
-    for weight, gradient in zip(recorder.weights, sums, strict=True):
-        weight.grad = gradient
-    return total
-
-
-def _added(some: Sequence[Tensor | None], more: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Gradients of the same weights added up; None is nothing."""
-    pairs = zip(some, more, strict=True)
-    return [other if one is None else one if other is None else one + other for one, other in pairs]
-
-
-def whole(tensor: Tensor) -> Tensor:
-    """A tensor put together from the parts that processes hold; everybody must ask at once."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def _clipped(parameters: Iterable[nn.Parameter], clip: float) -> Tensor:
-    """Scale the gradient down to the norm `clip` if it is larger; the norm it had."""
-    return whole(nn.utils.clip_grad_norm_(parameters, clip, foreach=True))
 
 
 @contextmanager
-def _exchanging(learner: nn.Module, last: bool) -> Iterator[None]:
-    """Processes exchange gradients after the last batch of a step only."""
-    if isinstance(learner, DistributedDataParallel) and not last:
-        with learner.no_sync():
+def _gradient_sync(module: nn.Module, last: bool) -> Iterator[None]:
+    """Let processes exchange gradients after the last micro-batch of a step only."""
+    if isinstance(module, DistributedDataParallel) and not last:
+        with module.no_sync():
             yield
         return
-    if isinstance(learner, FSDPModule):
-        learner.set_requires_gradient_sync(last)
-        learner.set_is_last_backward(last)
+    if isinstance(module, FSDPModule):
+        module.set_requires_gradient_sync(last)
+        module.set_is_last_backward(last)
     yield

@@ -1,91 +1,87 @@
-"""What training tells while it runs; whoever shows or keeps it takes these and nothing else."""
+"""The events that the training loop yields. Views, the log and reports read these and nothing else."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from regard.recipe import Recipe
 from regard.score import Score
+from regard.tasks import Sample
 
 
 @dataclass(frozen=True)
 class Started:
-    """Training begins, or goes on from where it was stopped."""
+    """Training starts, or resumes from a checkpoint."""
 
     recipe: Recipe
     run: Path
     parameters: int
     device: str
     workers: int
-    """Processes that share each step."""
-    vocabulary: tuple[int, int]
-    """Entries on the source's and the target's side."""
+    """World size: the number of processes that share each step."""
+    vocabulary: dict[str, int]
+    """Size of the vocabulary of each field."""
     flops_per_token: float
-    """Floating-point operations of training a target token needs, forward and backward."""
+    """Floating-point operations of a training step for each unit of the loss, forward and backward."""
     limit: float | None
-    """Operations a second of a large matrix product, over all workers; none where it was not measured."""
+    """FLOP/s of a large matrix product, over all processes; None if it was not measured."""
     step: int
-    """Updates behind; more than 0 when resumed."""
+    """Completed updates; more than 0 if the run resumes."""
     steps: int
-    """Updates at which training ends."""
+    """The number of updates after which training ends."""
+    unit: str = "tokens"
+    """What the loss is averaged over, in the plural, as the task names it."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How learning goes since the last event of this kind."""
+    """Training metrics since the previous event of this kind."""
 
     step: int
     epoch: int
-    """Epochs wholly behind."""
+    """Completed epochs."""
     loss: float
-    """Mean nats a target token, smoothed labels included."""
+    """Mean training loss per unit, with label smoothing."""
     perplexity: float
     rate: float
     """Learning rate of the last update."""
     norm: float
-    """Norm of the last gradient before it was clipped."""
+    """Norm of the last gradient before clipping."""
     tokens: int
-    """Target tokens since the very beginning."""
+    """Units of the loss since the start of the run."""
     tokens_per_second: float
     share: float | None
-    """Fraction of the device's limit that was reached."""
+    """Model FLOPs utilisation: achieved FLOP/s divided by `Started.limit`."""
     seconds: float
-    """Time spent training since the very beginning, validation included."""
+    """Time since the start of the run, validation included."""
     remaining: float
-    """Seconds to go, as it looks now."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A sentence of the validation text, what people made of it and what the model makes of it now."""
-
-    source: str
-    reference: str
-    translation: str
+    """Estimated seconds until the last step."""
 
 
 @dataclass(frozen=True)
 class Validated:
-    """How good the weights are on text they do not learn from."""
+    """The quality of the weights on the validation data."""
 
     step: int
     loss: float
-    """Mean nats a target token, labels not smoothed."""
-    perplexity: float
-    accuracy: float
-    """Share of target tokens that score highest, given those before them."""
+    """Mean loss per unit in nats, without label smoothing."""
+    perplexity: float | None
+    accuracy: float | None
+    """Fraction of units predicted correctly, teacher-forced."""
     scores: tuple[Score, ...]
-    """Scores of decoded text, where any was decoded."""
+    """Scores of predictions; empty if none were made."""
     samples: tuple[Sample, ...]
     seconds: float
-    """What this validation took."""
+    """Duration of this validation."""
     best: bool
-    """Whether nothing before was as good."""
+    """Whether these weights are the best so far."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Further teacher-forced metrics of the task."""
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint is on disk, whole."""
+    """A complete checkpoint is on disk."""
 
     step: int
     path: Path
@@ -93,14 +89,14 @@ class Saved:
 
 @dataclass(frozen=True)
 class Noticed:
-    """Something a person may want to know, such as a choice that was made for them."""
+    """A message for the user, such as a setting that was chosen automatically."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class Finished:
-    """Training is over; the run's folder can be loaded."""
+    """Training has ended, and the run can be loaded."""
 
     step: int
     reason: Literal["steps", "patience", "stopped", "time"]
@@ -108,7 +104,7 @@ class Finished:
     tokens: int
     best_step: int | None
     scores: dict[str, Any]
-    """What `scores.json` holds."""
+    """The contents of `scores.json`."""
     run: Path
 
 

@@ -1,39 +1,33 @@
-"""The training loop: a recipe and a folder in, events out as it goes, and in the end a trained model in the folder."""
+"""The training loop: a generator that trains a recipe's model in a folder and yields events."""
 
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Literal
 
-import torch
-
 from regard.data.batching import Feed
-from regard.data.prepare import Prepared, Watch, gather, lay_out
-from regard.models.cost import parameters
+from regard.data.prepare import Prepared, ProgressCallback, prepare, write_run_files
+from regard.nn.cost import count_parameters
 from regard.recipe import Recipe
-from regard.train.budget import find_budget
-from regard.train.checkpoint import exists, newest, room_in
-from regard.train.compiling import Way, compile_in_place, decide
-from regard.train.cost import device_name, find_learner, flops_per_token, limit
-from regard.train.engine import Engine
+from regard.tasks import Task, make_task
+from regard.train import start, stopping
+from regard.train.autotune import ExecutionMode, choose_execution_mode, compile_in_place, find_batch_size
+from regard.train.checkpoint import has_checkpoint
+from regard.train.cpu_threads import CpuThreads, make_cpu_threads
+from regard.train.cuda_graphs import GraphRunner
+from regard.train.device import device_name, find_training_device, peak_flops
+from regard.train.distributed import WorkerGroup, join_worker_group
+from regard.train.engine import TrainingEngine
+from regard.train.estimate import flops_per_unit
 from regard.train.events import Event, Noticed, Saved, Started
-from regard.train.finish import finish, keep_weights, tidy_weights
-from regard.train.hands import Hands, hands_for
-from regard.train.job import Job, assemble
-from regard.train.meter import Meter
-from regard.train.optimiser import set_rate
-from regard.train.recording import Recorder
-from regard.train.restore import check_numbers, restore, save
-from regard.train.resume import check_choices, check_recipe
-from regard.train.schedule import rate
-from regard.train.standing import Standing
-from regard.train.start import adopted, begun, given_tokenizers
-from regard.train.stopping import Stop, claimed, stoppable
-from regard.train.stream import BLOCK, Parts, Shape, stream
-from regard.train.validation import validate
-from regard.train.workers import Workers, joined
+from regard.train.meter import ProgressMeter
+from regard.train.optimiser import learning_rate, set_learning_rate
+from regard.train.run_state import RunState, check_finite_weights, restore_checkpoint, save_checkpoint
+from regard.train.setup import TrainingSetup, build_setup
+from regard.train.stream import CPU_BLOCK, CpuParts, StaticShape, stream
+from regard.train.validation import finish, remove_stale_weights, save_validated_weights, validate
 
 Reason = Literal["steps", "patience", "stopped", "time"]
 
@@ -42,204 +36,184 @@ def train(
     recipe: Recipe,
     run: Path,
     device: str = "auto",
-    watch: Watch | None = None,
-    asked: Callable[[], None] | None = None,
+    progress: ProgressCallback | None = None,
+    on_stop: Callable[[], None] | None = None,
+    task: Task | None = None,
 ) -> Generator[Event]:
-    """Train a recipe's model in a run's folder, or go on where it was stopped.
+    """Train a recipe's model in the folder of a run, or resume the training of the run.
 
-    `watch` is told of the preparation of text. `asked` is called from within a signal when it asks to stop, which may
-    be long before the event that says so: a validation goes on to its end. Under torchrun every process calls this and
-    gets the events; only the first one writes.
+    Under torchrun every process calls this and gets the events; only rank 0 writes files.
+
+    Args:
+        recipe: What to train.
+        run: Folder of the run.
+        device: `cpu`, `cuda`, `cuda:1`, …, or `auto`: a GPU if there is one.
+        progress: Called while the data are prepared.
+        on_stop: Called from within the signal handler when a signal asks to stop. A running validation is completed
+            first, so the event `Finished` may follow much later.
+        task: The task of the run, if it is not one of the built-in ones.
+
+    Example:
+        >>> for event in train(load("recipes/phrasebook.toml"), Path("runs/mine")):
+        ...     if isinstance(event, Validated):
+        ...         print(event.step, event.loss)
     """
-    find_learner(device)  # what is not there must not be told of after hours of preparing text
-    recipe = adopted(recipe, run)
-    check_recipe(recipe, run)
-    check_choices(recipe, run)
-    prepared = gather(recipe, run, watch, tokenizers=given_tokenizers(recipe, run))
+    find_training_device(device)  # an unknown device must not become an error after hours of preparing data
+    recipe = start.inherit_text_settings(recipe, run)
+    task = task or make_task(recipe)
+    start.check_recipe(recipe, run)
+    start.check_validation_settings(recipe, task, run)
+    prepared = prepare(recipe, task, run, progress, fields=start.inherited_fields(recipe, task, run))
     with (
-        joined(device) as workers,
-        claimed(run) if workers.first else nullcontext(),
-        room_in(run),
-        stoppable(asked) as stop,
-        _in_company(workers, run),
+        join_worker_group(device) as group,
+        stopping.lock_run(run) if group.is_main else nullcontext(),
+        stopping.explain_full_disk(run),
+        stopping.handle_stop_signals(on_stop) as stop,
+        stopping.explain_lost_process(group, run),
     ):
-        job, standing, notices = _begin(recipe, run, workers, prepared)
+        setup, state, notices = _set_up(recipe, task, run, group, prepared)
         yield from map(Noticed, notices)
-        started = _started(job, standing)
+        started = _started(setup, state)
         yield started
-        try:
-            reason = yield from _learn(job, standing, started, stop)
-        except FloatingPointError as error:
-            raise ValueError(_not_a_number(job, str(error))) from error
-        except torch.OutOfMemoryError as error:
-            raise ValueError(_too_large(job, standing)) from error
-        yield finish(job, standing, reason)
+        with stopping.explain_failed_step(run, recipe.train, state.budget):
+            reason = yield from _train(setup, state, started, stop)
+        yield finish(setup, state, reason)
 
 
-def _begin(recipe: Recipe, run: Path, workers: Workers, prepared: Prepared) -> tuple[Job, Standing, list[str]]:
-    """The job, where it stands, and what a person should know of both."""
-    workers.same(prepared.tokenizers.fingerprint, "the vocabulary")
+def _set_up(
+    recipe: Recipe, task: Task, run: Path, group: WorkerGroup, prepared: Prepared
+) -> tuple[TrainingSetup, RunState, list[str]]:
+    """Return the setup of a run, its state from the last checkpoint, and messages for the user."""
+    group.check_equal(prepared.fields.fingerprint, "the vocabulary")
     notices = []
     model = None
-    if recipe.train.start and not exists(run):  # weights from elsewhere matter at the very beginning only
-        model, word = begun(recipe, prepared)
-        notices.append(word)
-    job = assemble(recipe, run, workers, prepared, model)
-    standing, more = restore(job)
-    notices += more
-    if workers.first:  # only now is it certain that this text and vocabulary are the run's own
-        lay_out(recipe, prepared)
-        tidy_weights(run)
-    workers.wait()
-    if not standing.budget:
-        standing.budget = find_budget(job)
-        notices.append(f"train.tokens: batches of {standing.budget} tokens fit")
-    return job, standing, notices
+    if recipe.train.start and not has_checkpoint(run):  # a run that resumes has its own weights
+        model, message = start.initialise_from_run(recipe, task, prepared)
+        notices.append(message)
+    setup = build_setup(recipe, task, run, group, prepared, model)
+    state, messages = restore_checkpoint(setup)
+    notices += messages
+    if group.is_main:  # only now is it certain that data and vocabulary are those of the run
+        write_run_files(recipe, prepared)
+        remove_stale_weights(run)
+    group.barrier()
+    if not state.budget:
+        state.budget = find_batch_size(setup)
+        notices.append(f"train.tokens: batches of {state.budget} tokens fit")
+    return setup, state, notices
 
 
-def _learn(job: Job, standing: Standing, started: Started, stop: Stop) -> Generator[Event, None, Reason]:
-    """Update after update until something ends it, with a reading now and then and a validation at each turn."""
-    settings = job.recipe.train
-    if reason := _over(job, standing) or ("time" if standing.seconds > _allowed(job) else None):
+def _train(
+    setup: TrainingSetup, state: RunState, started: Started, stop: stopping.StopRequest
+) -> Generator[Event, None, Reason]:
+    """Update the weights until training ends; report metrics about once a second, and validate every so often."""
+    settings, group = setup.recipe.train, setup.group
+    if reason := _end_reason(setup, state) or ("time" if state.seconds > _time_limit(setup) else None):
         return reason
-    way = decide(job, standing)
-    if way.compiled:
-        compile_in_place(job.learner)
-    if way.why:
-        yield Noticed(way.why)
-    meter = Meter(standing, job.workers, started.flops_per_token, started.limit, settings.steps)
-    feed, saved = job.feed(standing.budget), standing.step
+    mode = choose_execution_mode(setup, state)
+    if mode.compiled:
+        compile_in_place(setup.module)
+    if mode.reason:
+        yield Noticed(mode.reason)
+    meter = ProgressMeter(state, group, started.flops_per_token, started.limit, settings.steps)
+    feed, saved_step = setup.feed(state.budget), state.step
     with (
-        _hands(job, standing, way) as hands,
-        stream(feed, standing.position, _shape(job, feed, way, hands), job.workers.device.type == "cuda") as steps,
+        _cpu_threads(setup, state, mode) as threads,
+        stream(feed, state.position, _batch_shape(setup, feed, mode, threads), group.device.type == "cuda") as steps,
     ):
-        learners = job.learner, job.optimisers, job.workers
-        recorder = Recorder(job.learner, job.workers.device, settings.precision) if way.recorded else None
-        engine = Engine(*learners, settings.precision, settings.clip, hands, recorder)
+        graphs = GraphRunner(setup.module, group.device, setup.precision) if mode.captured else None
+        engine = TrainingEngine(setup.module, setup.optimisers, group, setup.precision, settings.clip, threads, graphs)
         while reason is None:
-            after, loads = next(steps)
-            now = rate(settings, standing.step + 1, standing.shrunk)
-            set_rate(job.optimisers, now)
-            meter.add(engine.update(loads))
-            standing.step, standing.position = standing.step + 1, after
-            if job.average is not None:
-                job.average.follow(standing.step)
-            turn = standing.step % settings.every == 0 or standing.step == settings.steps
-            if not turn and standing.step < meter.next and not (stop.asked and job.workers.count == 1):
+            position, micro_batches = next(steps)
+            rate = learning_rate(settings, state.step + 1, state.shrunk)
+            set_learning_rate(setup.optimisers, rate)
+            meter.add(engine.update(micro_batches))
+            state.step, state.position = state.step + 1, position
+            if setup.average is not None:
+                setup.average.update(state.step)
+            validation_due = state.step % settings.every == 0 or state.step == settings.steps
+            # Several processes must agree to stop, which they do at the next reading.
+            stop_now = stop.requested and group.world_size == 1
+            if not (validation_due or stop_now or state.step >= meter.next_reading):
                 continue
-            reading = meter.read(standing, now, stop.asked, _late(job, meter))
+            out_of_time = group.is_main and meter.seconds() > _time_limit(setup)
+            reading = meter.read(state, rate, stop.requested, out_of_time)
             yield reading.progress
-            if turn:
-                yield from _turn(job, standing, meter)
-                saved = standing.step
-            reason = _over(job, standing) or ("stopped" if reading.stopped else "time" if reading.late else None)
-    if saved != standing.step:
-        yield from _turn(job, standing, meter, judge=reason == "time")
+            if validation_due:
+                yield from _validate_and_save(setup, state, meter)
+                saved_step = state.step
+            reason = _end_reason(setup, state) or (
+                "stopped" if reading.stop_requested else "time" if reading.out_of_time else None
+            )
+    if saved_step != state.step:
+        yield from _validate_and_save(setup, state, meter, validated=reason == "time")
     return reason
 
 
-def _hands(job: Job, standing: Standing, way: Way) -> AbstractContextManager[Hands | None]:
-    """Who learns beside each other in this process: on a CPU, as many as batches are large enough for."""
-    alone = job.workers.device.type != "cpu" or job.workers.count > 1 or way.compiled
-    return (None if alone else hands_for(standing.budget)) or nullcontext()
-
-
-def _shape(job: Job, feed: Feed, way: Way, hands: Hands | None) -> Shape | Parts | None:
-    """In what shape batches are wanted."""
-    if way.one_size:
-        return Shape.of(feed)
-    if job.workers.device.type != "cpu":
-        return None
-    half = job.recipe.train.precision == "bfloat16"
-    return Parts(1 if hands is None else hands.count, BLOCK if half else 1)
-
-
-def _turn(job: Job, standing: Standing, meter: Meter, judge: bool = True) -> Iterator[Event]:
-    """Validate and save."""
+def _validate_and_save(
+    setup: TrainingSetup, state: RunState, meter: ProgressMeter, validated: bool = True
+) -> Iterator[Event]:
+    """Validate the weights, unless `validated` is false, and save a checkpoint."""
     begin = time.perf_counter()
-    check_numbers(job, standing)
-    if judge:
-        with job.judged() as model:
-            if job.valid is not None:
-                yield validate(job, model, standing, meter.seconds())
-            keep_weights(job, model, standing)
-    standing.seconds = meter.seconds()
-    yield Saved(standing.step, save(job, standing))
-    meter.pause(time.perf_counter() - begin)
+    check_finite_weights(setup, state)
+    if validated:
+        with setup.evaluation_model() as model:
+            if setup.valid is not None:
+                yield validate(setup, model, state, meter.seconds())
+            save_validated_weights(setup, model, state)
+    state.seconds = meter.seconds()
+    yield Saved(state.step, save_checkpoint(setup, state))
+    meter.exclude(time.perf_counter() - begin)
 
 
-def _over(job: Job, standing: Standing) -> Reason | None:
-    """Why there is nothing more to learn, if so."""
-    settings = job.recipe.train
-    if standing.step >= settings.steps:
+def _end_reason(setup: TrainingSetup, state: RunState) -> Reason | None:
+    """Return why training is complete, or None if it is not."""
+    settings = setup.recipe.train
+    if state.step >= settings.steps:
         return "steps"
-    if settings.patience and standing.stale >= settings.patience:
+    if settings.patience and state.stale >= settings.patience:
         return "patience"
     return None
 
 
-def _late(job: Job, meter: Meter) -> bool:
-    """Whether the time is up, by the first process's clock."""
-    return job.workers.first and meter.seconds() > _allowed(job)
-
-
-def _allowed(job: Job) -> float:
-    """Seconds that the run may take."""
-    minutes = job.recipe.train.minutes
+def _time_limit(setup: TrainingSetup) -> float:
+    """Return the maximum training time in seconds."""
+    minutes = setup.recipe.train.minutes
     return math.inf if minutes is None else 60 * minutes
 
 
-def _started(job: Job, standing: Standing) -> Started:
-    """What is known before the first update."""
-    workers, both = job.workers, job.prepared.tokenizers
+def _cpu_threads(
+    setup: TrainingSetup, state: RunState, mode: ExecutionMode
+) -> AbstractContextManager[CpuThreads | None]:
+    """Return data-parallel threads, if a single process trains an eager model on a CPU and batches are large enough."""
+    possible = setup.group.device.type == "cpu" and setup.group.world_size == 1 and not mode.compiled
+    return (make_cpu_threads(state.budget) if possible else None) or nullcontext()
+
+
+def _batch_shape(
+    setup: TrainingSetup, feed: Feed, mode: ExecutionMode, threads: CpuThreads | None
+) -> StaticShape | CpuParts | None:
+    """Return the form in which batches are prepared."""
+    if mode.static:
+        return StaticShape.from_feed(feed)
+    if setup.group.device.type != "cpu":
+        return None
+    return CpuParts(1 if threads is None else threads.count, CPU_BLOCK if setup.precision == "bfloat16" else 1)
+
+
+def _started(setup: TrainingSetup, state: RunState) -> Started:
+    """Return the first event of a training."""
+    group = setup.group
     return Started(
-        recipe=job.recipe,
-        run=job.run,
-        parameters=parameters(job.model),
-        device=device_name(workers.device),
-        workers=workers.count,
-        vocabulary=(len(both.source), len(both.target)),
-        flops_per_token=flops_per_token(job.model, job.prepared.stores),
-        limit=limit(workers.device, job.recipe.train.precision) * workers.count,
-        step=standing.step,
-        steps=job.recipe.train.steps,
+        recipe=setup.recipe,
+        run=setup.run,
+        parameters=count_parameters(setup.model),
+        device=device_name(group.device),
+        workers=group.world_size,
+        vocabulary=setup.prepared.fields.sizes,
+        flops_per_token=flops_per_unit(setup.task, setup.model, setup.prepared.stores),
+        limit=peak_flops(group.device, setup.precision) * group.world_size,
+        step=state.step,
+        steps=setup.recipe.train.steps,
+        unit=setup.task.unit,
     )
-
-
-def _not_a_number(job: Job, where: str) -> str:
-    """What became of a run whose numbers ran away."""
-    return (
-        f"the loss is not a number any more, {where}. {_last_good(job.run)} "
-        "Learn more slowly: a lower train.rate, a longer train.warmup, a smaller train.clip, or "
-        "train.precision=float32, in a new folder (train.start takes good weights along)"
-    )
-
-
-def _too_large(job: Job, standing: Standing) -> str:
-    """What became of a run that did not fit its device."""
-    settings = job.recipe.train
-    return (
-        f"the device's memory does not hold a batch of {standing.budget} tokens. {_last_good(job.run)} Give the same "
-        f"command with train.tokens={standing.budget // 2} train.accumulate={2 * settings.accumulate}, "
-        "which learns the same from smaller batches"
-    )
-
-
-@contextmanager
-def _in_company(workers: Workers, run: Path) -> Iterator[None]:
-    """Say what became of a run that lost one of its processes, wherever the others were waiting for it."""
-    try:
-        yield
-    except RuntimeError as error:
-        if not workers.lost(error):
-            raise
-        raise ValueError(
-            f"one of the {workers.count} processes is gone; look for its own last words. {_last_good(run)} The same "
-            "command goes on from there; torchrun --max-restarts 3 gives it by itself"
-        ) from error
-
-
-def _last_good(run: Path) -> str:
-    """What is safe on disk."""
-    place, _ = newest(run)
-    return f"The last checkpoint, {place}, is whole." if place else "There is no checkpoint yet."

@@ -1,4 +1,4 @@
-"""How learning goes: sums kept on the device and read about once a second, so that the device is never waited for."""
+"""Training metrics: sums that stay on the device and are read about once a second, so nothing waits for the device."""
 
 import math
 import time
@@ -7,82 +7,90 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.train.distributed import WorkerGroup
 from regard.train.engine import Update
 from regard.train.events import Progress
-from regard.train.standing import Standing
-from regard.train.workers import Workers
+from regard.train.run_state import RunState
 
-PERIOD = 1.0  # seconds between two readings, about
-FEWEST, MOST = 1, 100  # updates between two readings
+PERIOD = 1.0  # approximate seconds between two readings
+MIN_STEPS, MAX_STEPS = 1, 100  # updates between two readings
 
 
 class Reading(NamedTuple):
-    """What was read, and what all processes have agreed on with it."""
+    """Metrics since the last reading, and decisions that all processes share."""
 
     progress: Progress
-    stopped: bool
-    """Whether somebody has asked to stop."""
-    late: bool
-    """Whether the time is up."""
+    stop_requested: bool
+    """Whether any process was asked to stop."""
+    out_of_time: bool
+    """Whether the time limit is reached."""
 
 
-class Meter:
-    """Sums since the last reading, and the clock of the run."""
+class ProgressMeter:
+    """Sums of the loss and units since the last reading, and the clock of the run."""
 
-    def __init__(self, standing: Standing, workers: Workers, flops: float, limit: float | None, steps: int) -> None:
-        """`flops` a target token needs, `limit` the workers reach together in a second, `steps` at which it ends."""
-        self.workers, self.flops, self.limit, self.steps = workers, flops, limit, steps
-        self.began = time.perf_counter() - standing.seconds
-        self.next = standing.step + FEWEST
-        self._clear(standing.step)
+    def __init__(self, state: RunState, group: WorkerGroup, flops: float, peak: float | None, steps: int) -> None:
+        """Start to measure.
+
+        Args:
+            state: State of the run, whose training time is continued.
+            group: The processes to sum over.
+            flops: Floating-point operations of each unit.
+            peak: Peak FLOP/s of all processes; None if unknown.
+            steps: Number of updates of the whole training.
+        """
+        self.group, self.flops, self.peak, self.steps = group, flops, peak, steps
+        self.started = time.perf_counter() - state.seconds
+        self.next_reading = state.step + MIN_STEPS
+        self._reset(state.step)
 
     def add(self, update: Update) -> None:
-        """Count an update; reads nothing from the device."""
+        """Add an update. Does not synchronise with the device."""
         self.loss += update.loss
-        self.tokens += update.tokens
+        self.units += update.units
         self.norm = update.norm
 
-    def pause(self, seconds: float) -> None:
-        """Leave out time that was not spent learning."""
+    def exclude(self, seconds: float) -> None:
+        """Exclude time that was not spent on updates from the speed."""
         self.since += seconds
 
     def seconds(self) -> float:
-        """Time since the run's very beginning."""
-        return time.perf_counter() - self.began
+        """Return the training time since the start of the run."""
+        return time.perf_counter() - self.started
 
-    def read(self, standing: Standing, rate: float, stop: bool, late: bool) -> Reading:
-        """Sum up over all processes; refuse to go on with numbers that are none."""
-        sums = torch.cat([self.loss.reshape(1), self.loss.new_tensor([self.tokens, stop, late])])
-        loss, tokens, stops, late_ones = self.workers.total(sums).tolist()
+    def read(self, state: RunState, rate: float, stop_requested: bool, out_of_time: bool) -> Reading:
+        """Sum over all processes and reset; raise a FloatingPointError if the loss or the gradient is not finite."""
+        sums = torch.cat([self.loss.reshape(1), self.loss.new_tensor([self.units, stop_requested, out_of_time])])
+        loss, units, stop_requests, timeouts = self.group.all_reduce(sums).tolist()
         norm = float(self.norm)
         if not math.isfinite(loss) or not math.isfinite(norm):
-            raise FloatingPointError(f"between steps {self.before} and {standing.step}")
-        standing.tokens += int(tokens)
-        standing.seconds = self.seconds()
-        spent = max(time.perf_counter() - self.since, 1e-9)
-        speed = tokens / spent
-        each = spent / max(standing.step - self.before, 1)
-        # The first process's clock decides for all of them when they meet again.
-        wait = self.workers.decided(min(max(round(PERIOD / each), FEWEST), MOST))
-        self._clear(standing.step)
-        self.next = standing.step + int(wait)
+            raise FloatingPointError(f"the loss is not finite between steps {self.last_step} and {state.step}")
+        state.tokens += int(units)
+        state.seconds = self.seconds()
+        elapsed = max(time.perf_counter() - self.since, 1e-9)
+        speed = units / elapsed
+        step_seconds = elapsed / max(state.step - self.last_step, 1)
+        # All processes must read after the same step, so the clock of rank 0 decides.
+        interval = self.group.broadcast(min(max(round(PERIOD / step_seconds), MIN_STEPS), MAX_STEPS))
+        self._reset(state.step)
+        self.next_reading = state.step + int(interval)
         progress = Progress(
-            step=standing.step,
-            epoch=standing.position.epoch,
-            loss=loss / tokens,
-            perplexity=math.exp(min(loss / tokens, 700.0)),
+            step=state.step,
+            epoch=state.position.epoch,
+            loss=loss / units,
+            perplexity=math.exp(min(loss / units, 700.0)),
             rate=rate,
             norm=norm,
-            tokens=standing.tokens,
+            tokens=state.tokens,
             tokens_per_second=speed,
-            share=None if self.limit is None else speed * self.flops / self.limit,
-            seconds=standing.seconds,
-            remaining=max(self.steps - standing.step, 0) * each,
+            share=None if self.peak is None else speed * self.flops / self.peak,
+            seconds=state.seconds,
+            remaining=max(self.steps - state.step, 0) * step_seconds,
         )
-        return Reading(progress, stops > 0, late_ones > 0)
+        return Reading(progress, stop_requests > 0, timeouts > 0)
 
-    def _clear(self, step: int) -> None:
-        """Begin to sum anew."""
-        self.loss: Tensor = torch.zeros((), dtype=torch.float64, device=self.workers.device)
-        self.tokens, self.norm, self.before = 0, torch.zeros(()), step
+    def _reset(self, step: int) -> None:
+        """Start new sums after a step."""
+        self.loss: Tensor = torch.zeros((), dtype=torch.float64, device=self.group.device)
+        self.units, self.norm, self.last_step = 0, torch.zeros(()), step
         self.since = time.perf_counter()

@@ -1,5 +1,6 @@
-"""The optimisers of a model's weights: Adam as in the paper, AdamW, or Muon for matrices and AdamW for the rest."""
+"""The optimisers of a model's weights, the learning rate schedule, and the moving average of the weights (EMA)."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -7,85 +8,147 @@ from torch import Tensor, nn
 from torch.optim import Adam, AdamW, Optimizer
 
 from regard.nn.attention.multihead import CrossAttention, SelfAttention
-from regard.nn.embedding import Embedding, Output
+from regard.nn.embedding import Embedding, OutputProjection
 from regard.recipe import Train
 from regard.train.muon import Muon
 
-BETAS, EPSILON = (0.9, 0.98), 1e-9  # §5.3
+BETAS, EPSILON = (0.9, 0.98), 1e-9  # Vaswani et al. 2017, §5.3
+STATE_TENSORS: dict[type[Optimizer], tuple[str, ...]] = {
+    Adam: ("step", "exp_avg", "exp_avg_sq"),
+    AdamW: ("step", "exp_avg", "exp_avg_sq"),
+    Muon: ("momentum_buffer",),
+}
+"""The state of an optimiser for each weight, which a checkpoint holds: `step` is a number, all others are like it."""
+_EMA_WARMUP = 10  # larger values let the moving average follow the weights closely for longer
 
 
 def build_optimisers(model: nn.Module, settings: Train) -> tuple[Optimizer, ...]:
-    """One or two optimisers which together hold every weight once; decay falls on matrices alone."""
+    """Build the optimisers of a recipe. Weight decay applies to weights with two dimensions or more."""
     parameters = list(model.parameters())
-    if settings.optimiser != "muon":
-        return (_adam(parameters, settings),)
-    vectors = _vocabularies(model)
-    matrices = [each for each in parameters if each.ndim == 2 and id(each) not in vectors]
-    chosen = {id(each) for each in matrices}
-    rest = [each for each in parameters if id(each) not in chosen]
-    return (Muon(matrices, settings.rate, settings.decay, _merged(model)), _adam(rest, settings))
+    match settings.optimiser:
+        case "adam":
+            return (_adam(Adam, parameters, settings),)
+        case "adamw":
+            return (_adam(AdamW, parameters, settings),)
+        case "muon":
+            return _muon_and_adamw(model, parameters, settings)
 
 
-def _adam(parameters: Sequence[Tensor], settings: Train) -> Optimizer:
-    """Adam or AdamW, in one kernel for all weights where torch has one."""
+def _muon_and_adamw(model: nn.Module, parameters: Sequence[Tensor], settings: Train) -> tuple[Optimizer, Optimizer]:
+    """Return Muon for matrices and AdamW for all other weights.
+
+    Embeddings and output layers are not matrices for Muon: their rows are vectors of tokens, each with its own
+    gradient.
+    """
+    vocabularies = {id(layer.weight) for layer in model.modules() if isinstance(layer, Embedding | OutputProjection)}
+    matrices = [weight for weight in parameters if weight.ndim == 2 and id(weight) not in vocabularies]
+    chosen = {id(weight) for weight in matrices}
+    others = [weight for weight in parameters if id(weight) not in chosen]
+    return (Muon(matrices, settings.rate, settings.decay, _merged_rows(model)), _adam(AdamW, others, settings))
+
+
+def _adam(kind: type[Adam], parameters: Sequence[Tensor], settings: Train) -> Optimizer:
+    """Return Adam or its subclass AdamW, fused into one kernel for all weights."""
     groups = [
-        {"params": [each for each in parameters if each.ndim >= 2], "weight_decay": settings.decay},
-        {"params": [each for each in parameters if each.ndim < 2], "weight_decay": 0.0},
+        {"params": [weight for weight in parameters if weight.ndim >= 2], "weight_decay": settings.decay},
+        {"params": [weight for weight in parameters if weight.ndim < 2], "weight_decay": 0.0},
     ]
-    kind = Adam if settings.optimiser == "adam" else AdamW
     return kind([group for group in groups if group["params"]], settings.rate, BETAS, EPSILON, fused=True)
 
 
-def _vocabularies(model: nn.Module) -> set[int]:
-    """The weights whose rows are words, not directions; Muon is not made for them."""
-    return {id(each.weight) for each in model.modules() if isinstance(each, Embedding | Output)}
-
-
-def _merged(model: nn.Module) -> dict[int, list[int]]:
-    """Weights of several projections in one, and the rows of each of them."""
+def _merged_rows(model: nn.Module) -> dict[int, list[int]]:
+    """Return, by the id of each weight that merges several projections, the rows of each projection."""
     merged = {}
-    for each in model.modules():
-        if isinstance(each, SelfAttention | CrossAttention):
-            keys, values = each.heads * each.key_size, each.heads * each.value_size
+    for layer in model.modules():
+        if isinstance(layer, SelfAttention | CrossAttention):
+            keys, values = layer.heads * layer.key_size, layer.heads * layer.value_size
             weight, rows = (
-                (each.qkv.weight, [keys, keys, values])
-                if isinstance(each, SelfAttention)
-                else (each.kv.weight, [keys, values])
+                (layer.qkv.weight, [keys, keys, values])
+                if isinstance(layer, SelfAttention)
+                else (layer.kv.weight, [keys, values])
             )
             merged[id(weight)] = rows
     return merged
 
 
-def set_rate(optimisers: Iterable[Optimizer], rate: float) -> None:
-    """Learn at this rate from now on."""
-    for optimiser in optimisers:
-        for group in optimiser.param_groups:
-            group["lr"] = rate
-
-
 def state_tensors(model: nn.Module, optimisers: Sequence[Optimizer]) -> dict[str, Tensor]:
-    """What the optimisers remember, each tensor under its weight's name; begun at zero where nothing is known yet.
+    """Return the state of the optimisers, each tensor under the name of its weight.
 
-    Begun here rather than at the first update, so that a checkpoint has a place to be read into.
+    State that does not exist yet is initialised to zero, as the optimisers would do at their first step, so that a
+    checkpoint can be loaded into it.
     """
-    named = {id(parameter): name for name, parameter in model.named_parameters()}
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
     tensors: dict[str, Tensor] = {}
     for optimiser in optimisers:
         for group in optimiser.param_groups:
             for parameter in group["params"]:
                 state = optimiser.state[parameter]
                 if not state:
-                    state.update(_nothing_known(optimiser, parameter))
-                tensors |= {f"{named[id(parameter)]}.{key}": value for key, value in state.items()}
+                    state.update(_initial_state(optimiser, parameter))
+                tensors |= {f"{names[id(parameter)]}.{key}": value for key, value in state.items()}
     return tensors
 
 
-def _nothing_known(optimiser: Optimizer, parameter: Tensor) -> dict[str, Tensor]:
-    """What an optimiser itself begins with."""
-    if isinstance(optimiser, Muon):
-        return {"momentum_buffer": torch.zeros_like(parameter)}
+def _initial_state(optimiser: Optimizer, parameter: Tensor) -> dict[str, Tensor]:
+    """Return the state with which an optimiser starts."""
+    step = torch.zeros((), dtype=torch.float32, device=parameter.device)
     return {
-        "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-        "exp_avg": torch.zeros_like(parameter),
-        "exp_avg_sq": torch.zeros_like(parameter),
+        name: step.clone() if name == "step" else torch.zeros_like(parameter) for name in STATE_TENSORS[type(optimiser)]
     }
+
+
+def learning_rate(settings: Train, step: int, shrunk: float = 1.0) -> float:
+    """Return the learning rate of a step.
+
+    Args:
+        settings: The settings of the schedule.
+        step: Number of the update, from 1.
+        shrunk: The factor to which the `plateau` schedule has reduced the rate.
+    """
+    if step < settings.warmup:
+        return settings.rate * step / settings.warmup
+    return settings.rate * _decay_factor(settings, step) * (shrunk if settings.schedule == "plateau" else 1.0)
+
+
+def _decay_factor(settings: Train, step: int) -> float:
+    """Return the fraction of the peak learning rate at a step after the warm-up."""
+    match settings.schedule:
+        case "inverse-root":
+            # With the peak d^-0.5 warmup^-0.5 this is d^-0.5 min(step^-0.5, step warmup^-1.5) (Vaswani et al., §5.3).
+            return math.sqrt(max(settings.warmup, 1) / step)
+        case "cosine":
+            fraction = (step - settings.warmup) / max(settings.steps - settings.warmup, 1)
+            return (1 + math.cos(math.pi * min(fraction, 1.0))) / 2
+        case "trapezoid":
+            cooldown_steps = max(settings.cooldown * settings.steps, 1.0)
+            return min(1.0, max(settings.steps - step, 0) / cooldown_steps)
+        case "constant" | "plateau":
+            return 1.0
+
+
+def set_learning_rate(optimisers: Iterable[Optimizer], rate: float) -> None:
+    """Set the learning rate of all parameter groups."""
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            group["lr"] = rate
+
+
+class MovingAverage:
+    """Exponential moving average of the weights (Polyak & Juditsky 1992)."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        """Start with the current weights."""
+        self.decay = decay
+        self.parameters = [weight.detach() for weight in model.parameters()]
+        self.names = [name for name, _ in model.named_parameters()]
+        self.weights = [weight.clone() for weight in self.parameters]
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Average in the weights after an update; with a lower decay at first, when old weights are poor."""
+        decay = min(self.decay, (1 + step) / (_EMA_WARMUP + step))
+        torch._foreach_lerp_(self.weights, self.parameters, 1 - decay)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the averaged weights by name."""
+        return dict(zip(self.names, self.weights, strict=True))

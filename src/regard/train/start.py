@@ -1,106 +1,177 @@
-"""A run begun from another's weights: with its vocabulary, some symbols more, or a new one."""
+"""Before a run starts: check its recipe, and take vocabulary and weights from another run (`train.start`)."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.bundle import load_bundle
+from regard.data.fields import Fields, with_tokenizers
 from regard.data.prepare import Prepared
-from regard.models.seq2seq import Seq2Seq
-from regard.names import RECIPE
-from regard.nn.embedding import Embedding, Output
+from regard.nn.embedding import Embedding, OutputProjection
 from regard.recipe import Recipe, load
+from regard.run_files import RECIPE, WEIGHTS
+from regard.tasks import Task, load_bundle
 from regard.text import Tokenizer, Tokenizers
-from regard.train.checkpoint import exists
-from regard.train.job import new_model
+from regard.train.checkpoint import has_checkpoint
+from regard.train.setup import new_model
 
-_MAY_DIFFER = {"size", "dropout", "attention_dropout", "activation_dropout", "word_dropout"}
-"""Settings of a model that have no weights."""
+MUTABLE = ("name", "decode", "data.root", "data.test", *(f"train.{name}" for name in (
+    "steps", "minutes", "tokens", "accumulate", "precision", "compile", "record", "sharding", "average", "every",
+    "keep", "patience", "translate",
+)))  # fmt: skip
+"""Settings that may change when a run resumes."""
+_WITHOUT_WEIGHTS = {"size", "dropout", "attention_dropout", "activation_dropout", "word_dropout"}
+"""Settings of a model that may differ from those of the run whose weights it takes."""
 
 
-def adopted(recipe: Recipe, run: Path | None = None) -> Recipe:
-    """The recipe as it will be run: with the text settings of the run it begins from, if it takes its vocabulary.
+def check_recipe(recipe: Recipe, run: Path) -> None:
+    """Raise a ValueError if the folder holds a run with another recipe, or a model without a checkpoint.
 
-    A `run` that has begun already has taken all it wants, and no longer needs the other one.
+    A run that ended before its first checkpoint may be replaced by one with any recipe.
+    """
+    if not (run / RECIPE).is_file() or not (has_checkpoint(run) or (run / WEIGHTS).is_file()):
+        return
+    changed = [(key, old, new) for key, old, new in _differences(load(run / RECIPE), recipe) if not _is_mutable(key)]
+    if changed:
+        changes = "\n".join(f"  {key} was {old!r}, now {new!r}" for key, old, new in changed)
+        raise ValueError(
+            f"{run} was started with another recipe:\n{changes}\n"
+            "use the old settings to resume it, or start a new run in another folder with --run"
+        )
+    if not has_checkpoint(run):
+        raise ValueError(
+            f"{run} has a trained model but no checkpoint to resume from; start a new run in another folder with "
+            f"--run, or remove {run / WEIGHTS} if you no longer need it"
+        )
+
+
+def check_validation_settings(recipe: Recipe, task: Task, run: Path) -> None:
+    """Raise a ValueError if settings need a metric that the task lacks, or validation data that the recipe lacks."""
+    settings = recipe.train
+    if settings.choose != "loss" and settings.choose not in task.metrics:
+        raise ValueError(
+            f"train.choose = '{settings.choose}' is not a metric of this task; "
+            f"use one of {', '.join(('loss', *task.metrics))}"
+        )
+    needing = {
+        f"train.choose = '{settings.choose}'": settings.choose != "loss",
+        "train.schedule = 'plateau'": settings.schedule == "plateau",
+        f"train.patience = {settings.patience}": settings.patience > 0,
+    }
+    named = [name for name, needs_validation in needing.items() if needs_validation]
+    if named and recipe.data.valid is None and not has_checkpoint(run):
+        raise ValueError(
+            f"{' and '.join(named)} {'needs' if len(named) == 1 else 'need'} validation data, but the recipe has no "
+            "data.valid; add it, or remove the setting"
+        )
+
+
+def _differences(before: Recipe, after: Recipe) -> list[tuple[str, Any, Any]]:
+    """Return the settings that differ, with both values; a list of corpora counts as one setting."""
+    old, new = _flatten(before.model_dump(), ""), _flatten(after.model_dump(), "")
+    return [(key, old.get(key), new.get(key)) for key in sorted(old | new) if old.get(key) != new.get(key)]
+
+
+def _is_mutable(key: str) -> bool:
+    return any(key == name or key.startswith(f"{name}.") for name in MUTABLE)
+
+
+def _flatten(table: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Flatten nested tables, with keys joined by dots."""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def inherit_text_settings(recipe: Recipe, run: Path | None = None) -> Recipe:
+    """Return the recipe with the text settings of the run that it starts from, if it takes over the vocabulary.
+
+    Args:
+        recipe: The recipe of the new run.
+        run: Folder of the new run. If it has a checkpoint, it has its own copy of everything it took over, and the
+            other run is no longer needed.
     """
     settings = recipe.train
-    home = _home(settings.start, run)
-    if home == settings.start != "":
-        _check_model(recipe, _recipe_of(home))
+    folder = _vocabulary_folder(settings.start, run)
+    if folder == settings.start != "":
+        _check_model(recipe, _recipe_of(folder))
     if not settings.start or settings.vocabulary == "new":
         return recipe
-    before = _recipe_of(home)
+    before = _recipe_of(folder)
     symbols = tuple(dict.fromkeys((*before.text.symbols, *recipe.text.symbols)))
     text = before.text.model_copy(update={"symbols": symbols, "sampling": recipe.text.sampling})
     return recipe.model_copy(update={"text": text})
 
 
-def given_tokenizers(recipe: Recipe, run: Path | None = None) -> Tokenizers | None:
-    """The vocabulary a recipe takes over, with the symbols it adds; none where it learns its own."""
+def inherited_fields(recipe: Recipe, task: Task, run: Path | None = None) -> Fields | None:
+    """Return the vocabularies that a recipe takes over, with the symbols it adds; None if it learns its own."""
     settings = recipe.train
     if not settings.start or settings.vocabulary == "new":
         return None
-    return Tokenizers.load(_home(settings.start, run)).extended(recipe.text.symbols)
+    tokenizers = Tokenizers.load(_vocabulary_folder(settings.start, run), fields=list(task.kinds))
+    return with_tokenizers(tokenizers.extended(recipe.text.symbols, fields=[task.tagged or next(iter(task.kinds))]))
 
 
-def begun(recipe: Recipe, prepared: Prepared) -> tuple[Seq2Seq, str]:
-    """The recipe's model with the weights of the run it begins from, and how much of them it took."""
-    bundle = load_bundle(recipe.train.start)
-    model = new_model(recipe, prepared)
+def initialise_from_run(recipe: Recipe, task: Task, prepared: Prepared) -> tuple[nn.Module, str]:
+    """Return the recipe's model with the weights of the run `train.start`, and a message for the user.
+
+    Rows of embeddings and output layers are matched by token, so that vocabularies may differ.
+    """
+    bundle = load_bundle(recipe.train.start, task=task)
+    model = new_model(recipe, task, prepared)
     old = dict(bundle.model.named_parameters())
-    # Where vocabularies are two, the encoder's vectors are of source pieces, the others of target pieces.
     rows = {
-        side: _matches(getattr(prepared.tokenizers, side), getattr(bundle.tokenizers, side))
-        for side in ("source", "target")
+        name: _common_tokens(tokenizer, bundle.tokenizers[name])
+        for name, tokenizer in prepared.fields.tokenizers.items()
     }
-    words = _vocabularies(model)
+    with_vocabulary = {
+        f"{prefix}.{name}"
+        for prefix, module in model.named_modules()
+        if isinstance(module, Embedding | OutputProjection)
+        for name, _ in module.named_parameters(recurse=False)
+    }
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            if name in words:
-                new_rows, old_rows = rows["source" if name.startswith("encoder") else "target"]
+            if name in with_vocabulary:
+                new_rows, old_rows = rows[task.field_of(name)]
                 weight[new_rows] = old[name][old_rows]
             else:
                 weight.copy_(old[name])
-    known, size = len(rows["target"][0]), len(prepared.tokenizers.target)
-    return model, f"begun from {recipe.train.start}; {known} of {size} target pieces keep their vectors"
+    known = ", ".join(f"{len(rows[name][0])} of {len(prepared.fields[name])} {name}" for name in rows)
+    return model, f"started from {recipe.train.start}; {known} tokens keep their embeddings"
 
 
-def _home(start: str, run: Path | None) -> str:
-    """Where the vocabulary is: in the run itself once it has a checkpoint, else where it begins from."""
-    return str(run) if run is not None and exists(run) else start
+def _vocabulary_folder(start: str, run: Path | None) -> str:
+    """Return the folder with the vocabulary: the run itself once it has a checkpoint, else the run it starts from."""
+    return str(run) if run is not None and has_checkpoint(run) else start
 
 
 def _recipe_of(start: str) -> Recipe:
-    """The recipe of the run to begin from."""
+    """Load the recipe of the run to start from."""
     path = Path(start) / RECIPE
     if not path.is_file():
-        raise ValueError(f"train.start = '{start}' is not a run: there is no {path}; name the folder of a trained run")
+        raise ValueError(
+            f"train.start = '{start}' is not a run: {path} does not exist; use the folder of a trained run"
+        )
     return load(path)
 
 
 def _check_model(recipe: Recipe, before: Recipe) -> None:
-    """Refuse a model whose weights have other shapes, naming what differs."""
-    mine, theirs = recipe.model.model_dump(), before.model.model_dump()
-    differ = [key for key in sorted(mine | theirs) if mine.get(key) != theirs.get(key) and key not in _MAY_DIFFER]
-    if differ:
-        said = ", ".join(f"model.{key} is {theirs.get(key)!r} there and {mine.get(key)!r} here" for key in differ)
-        raise ValueError(f"train.start = '{recipe.train.start}' has another model: {said}; give this recipe the same")
+    """Raise a ValueError that names the differences if the weights of the other run do not fit the model."""
+    new, old = recipe.model.model_dump(), before.model.model_dump()
+    different = [key for key in sorted(new | old) if new.get(key) != old.get(key) and key not in _WITHOUT_WEIGHTS]
+    if different:
+        values = ", ".join(f"model.{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in different)
+        raise ValueError(
+            f"train.start = '{recipe.train.start}' has another model: {values}; use the same settings in this recipe"
+        )
 
 
-def _vocabularies(model: Seq2Seq) -> set[str]:
-    """The weights that have a row for each piece."""
-    return {
-        f"{prefix}.{name}"
-        for prefix, module in model.named_modules()
-        if isinstance(module, Embedding | Output)
-        for name, _ in module.named_parameters(recurse=False)
-    }
-
-
-def _matches(new: Tokenizer, old: Tokenizer) -> tuple[Tensor, Tensor]:
-    """Ids of the pieces both know, in one and in the other."""
-    before = {old.piece(number): number for number in range(len(old))}
-    both = [(number, before[piece]) for number in range(len(new)) if (piece := new.piece(number)) in before]
-    ids = torch.tensor(both).T
+def _common_tokens(new: Tokenizer, old: Tokenizer) -> tuple[Tensor, Tensor]:
+    """Return the ids of the tokens that two vocabularies share, in the new and in the old one."""
+    old_ids = {old.piece(index): index for index in range(len(old))}
+    pairs = [(index, old_ids[piece]) for index in range(len(new)) if (piece := new.piece(index)) in old_ids]
+    ids = torch.tensor(pairs).T
     return ids[0], ids[1]

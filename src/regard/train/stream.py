@@ -1,164 +1,126 @@
-"""Batches as the device takes them.
+"""The stream of batches in the form that the device needs, prepared ahead by a thread.
 
-For CUDA page-locked and, where the model is compiled, all of one size. For a CPU in a part for each hand, with numbers
-of tokens that come again and again.
+For CUDA: in page-locked memory and, if the model is compiled or captured, all of one size. For a CPU: split into one
+part per thread, with numbers of tokens that recur.
 """
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from torch.nn import functional
 
-from regard.data.ahead import Ahead
-from regard.data.batching import Feed, Position
-from regard.data.example import Batch
-from regard.nn.capacity import PIECE, filled
-from regard.nn.cross_entropy import IGNORED
-from regard.nn.ragged import Ragged
-from regard.text import PAD
+from regard.data.batch import Batch
+from regard.data.batching import Feed, StreamPosition
+from regard.data.prefetch import Prefetch
+from regard.nn.fill import FILL_LENGTH
 
-_AHEAD = 4  # steps filled and pinned before they are asked for
-_BLOCK = 128  # sizes of which kernels are fond
-BLOCK = 64  # of which a CPU's batches in half precision are made: few numbers of tokens, and hardly any filling
+_AHEAD = 8  # steps prepared before they are requested
+_CUDA_BLOCK = 128  # static sizes are multiples of this, which suits the kernels
+CPU_BLOCK = 64  # bfloat16 batches on a CPU have a multiple of this many tokens: few different sizes, little filling
 
 
-class Load(NamedTuple):
-    """A batch, and how many target tokens of it are to be predicted."""
+class MicroBatch(NamedTuple):
+    """A batch, perhaps filled up, and its number of units without the filling."""
 
     batch: Batch
-    tokens: int
+    units: int
 
 
-class Loads(NamedTuple):
-    """What this process learns from in one step, and where the stream stands after it."""
+class StepBatches(NamedTuple):
+    """The micro-batches of this process for one update, and the position in the stream after it."""
 
-    after: Position
-    loads: Sequence[Load]
+    after: StreamPosition
+    batches: Sequence[MicroBatch]
 
 
 @dataclass(frozen=True)
-class Shape:
+class StaticShape:
     """The one size to which all batches are filled."""
 
     tokens: int
-    """Of either side."""
+    """Tokens of each sequence attribute."""
     sequences: int
     longest: int
-    """Tokens a sequence may have."""
+    """Maximum number of tokens of a sequence."""
 
     @classmethod
-    def of(cls, feed: Feed) -> "Shape":
-        """Room for every batch of a feed, but perhaps for a few of very short sentences, which take a larger shape."""
-        pairs = sum(map(len, feed.stores))
-        tokens = max(sum(int(store.lengths[side].sum()) for store in feed.stores) for side in range(2))
-        mean = 1 + tokens / pairs
-        return cls(_up(feed.tokens), _up(1.5 * feed.tokens / mean + feed.tokens / PIECE), feed.longest)
+    def from_feed(cls, feed: Feed) -> "StaticShape":
+        """Return a shape for every batch of a feed; a few batches of very short sequences may need a larger one."""
+        examples = sum(map(len, feed.stores))
+        totals = [
+            [int(count.sum()) for count in feed.collator.sequence_lengths(store.lengths)] for store in feed.stores
+        ]
+        mean = max(map(sum, zip(*totals, strict=True))) / examples
+        sequences = _round_up(1.5 * feed.tokens / mean + feed.tokens / FILL_LENGTH)
+        return cls(_round_up(feed.tokens), sequences, feed.longest)
 
-    def holding(self, batch: Batch) -> "Shape":
-        """This shape, or one with twice the sequences, and so on, until the batch fits."""
-        shape, piece = self, min(PIECE, self.longest)
+    def enlarged_for(self, batch: Batch) -> "StaticShape":
+        """Return this shape, or one with twice the sequences, and so on, until the batch fits."""
+        shape, piece = self, min(FILL_LENGTH, self.longest)
         while (shape.sequences - len(batch)) * piece < shape.tokens:
             shape = replace(shape, sequences=2 * shape.sequences)
         return shape
 
     def fill(self, batch: Batch) -> Batch:
-        """The batch in this shape; what fills it up is not predicted."""
-        shape = self.holding(batch)
-        sizes = (shape.tokens, shape.sequences, PAD, shape.longest)
-        missing = shape.tokens - batch.target_tokens
-        return Batch(
-            filled(batch.source, *sizes),
-            filled(batch.target, *sizes),
-            functional.pad(batch.labels_N, (0, missing), value=IGNORED),
-            batch.index_B,
-        )
+        """Fill a batch up to this shape; the filling has no part in the loss."""
+        shape = self.enlarged_for(batch)
+        return batch.filled(shape.tokens, shape.sequences, shape.longest)
 
 
 @dataclass(frozen=True)
-class Parts:
-    """A batch in parts of about as many tokens, each filled up to the next multiple of so many tokens.
+class CpuParts:
+    """A batch split into parts with about equally many tokens, each filled up to a multiple of `block` tokens.
 
-    A CPU's half-precision products are compiled for each number of tokens that they meet. Filled, few numbers are met.
+    oneDNN compiles a bfloat16 matrix product for each number of tokens that occurs; filling makes few numbers occur.
     """
 
     count: int = 1
-    """Parts, unless there are fewer sentences."""
+    """Number of parts; fewer if there are fewer examples."""
     block: int = 1
-    """Of which the tokens of either side are a multiple."""
+    """Tokens of each sequence attribute are a multiple of this."""
 
-    def loads(self, batch: Batch) -> list[Load]:
-        """The parts, none of them empty; what fills them up is not predicted."""
-        ends = batch.source.offsets.numpy().astype(np.int64) + batch.target.offsets.numpy()
-        cuts = np.searchsorted(ends, ends[-1] * np.arange(self.count + 1) / self.count)
-        parts = [_some(batch, int(first), int(last)) for first, last in pairwise(np.unique(cuts))]
-        return [Load(self._filled(part), part.target_tokens) for part in parts]
-
-    def _filled(self, batch: Batch) -> Batch:
-        """The batch with one pair more, of tokens that say nothing; both its sides have some, or there is none."""
-        missing = [-side.tokens % self.block for side in (batch.source, batch.target)]
-        if not any(missing):
-            return batch
-        source, target = (each or self.block for each in missing)
-        return Batch(
-            _longer(batch.source, source),
-            _longer(batch.target, target),
-            functional.pad(batch.labels_N, (0, target), value=IGNORED),
-            batch.index_B,
-        )
+    def split(self, batch: Batch) -> list[MicroBatch]:
+        """Return the parts, none of them empty; the filling has no part in the loss."""
+        return [MicroBatch(part.rounded(self.block), part.units) for part in batch.split(self.count)]
 
 
-def _some(batch: Batch, first: int, last: int) -> Batch:
-    """The pairs of a batch from one number up to another."""
-    begin, end = (int(batch.target.offsets[each]) for each in (first, last))
-    source, target = (_sequences(side, first, last) for side in (batch.source, batch.target))
-    return Batch(source, target, batch.labels_N[begin:end], batch.index_B[first:last])
+def stream(feed: Feed, start: StreamPosition, shape: StaticShape | CpuParts | None, pin: bool) -> Prefetch[StepBatches]:
+    """Return an endless iterator of steps, to be closed after use.
 
-
-def _sequences(side: Ragged, first: int, last: int) -> Ragged:
-    """The sequences of one side from one number up to another."""
-    offsets = side.offsets.numpy()[first : last + 1]
-    return Ragged.from_arrays(side.values[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0])
-
-
-def _longer(side: Ragged, tokens: int) -> Ragged:
-    """A sequence of so many tokens behind the others."""
-    values = torch.cat([side.values, side.values.new_full((tokens,), PAD)])
-    return Ragged.from_arrays(values, np.append(side.offsets.numpy(), values.shape[0]))
-
-
-def stream(feed: Feed, start: Position, shape: Shape | Parts | None, pin: bool) -> Ahead[Loads]:
-    """Steps without end from a position on, ready to be moved to the device; close it when done."""
+    Args:
+        feed: The batches.
+        start: Position in the stream to start from.
+        shape: The form of the batches: all filled to one size, split for CPU threads, or as they are.
+        pin: Whether to copy batches to page-locked memory.
+    """
     device = torch.cuda.current_device() if pin and torch.cuda.is_available() else None
-    return Ahead(_loads(feed, start, shape, device), _AHEAD)
+    return Prefetch(_prepare(feed, start, shape, device), _AHEAD)
 
 
-def _loads(
-    feed: Feed, start: Position, shape: Shape | Parts | None, device: int | None
-) -> Generator[Loads, None, None]:
-    """What the thread of `stream` makes; whatever is filled is pinned here, the rest where it is made."""
-    pin = device is not None
+def _prepare(
+    feed: Feed, start: StreamPosition, shape: StaticShape | CpuParts | None, device: int | None
+) -> Generator[StepBatches, None, None]:
+    """Yield the steps of `stream`; runs in the thread that prepares them."""
     if device is not None:
-        torch.cuda.set_device(device)  # a new thread's is the first one
-    with closing(feed.epochs(start, pin=pin and shape is None)) as steps:
+        torch.cuda.set_device(device)  # a new thread has device 0, where pinning would then allocate memory
+    with closing(feed.steps(start)) as steps:
         for step in steps:
-            yield Loads(step.after, [load for batch in step.batches for load in _ready(batch, shape, pin)])
+            yield StepBatches(
+                step.after,
+                [part for batch in step.batches for part in _make_micro_batches(batch, shape, device is not None)],
+            )
 
 
-def _ready(batch: Batch, shape: Shape | Parts | None, pin: bool) -> list[Load]:
-    """One batch, made ready."""
-    if shape is None:
-        return [Load(batch, batch.target_tokens)]
-    if isinstance(shape, Parts):
-        return shape.loads(batch)
-    whole = shape.fill(batch)
-    return [Load(whole.pin_memory() if pin else whole, batch.target_tokens)]
+def _make_micro_batches(batch: Batch, shape: StaticShape | CpuParts | None, pin: bool) -> list[MicroBatch]:
+    """Return the micro-batches of one batch in the requested form."""
+    if isinstance(shape, CpuParts):
+        return shape.split(batch)
+    filled = batch if shape is None else shape.fill(batch)
+    return [MicroBatch(filled.pin_memory() if pin else filled, batch.units)]
 
 
-def _up(size: float) -> int:
-    """The next size of which kernels are fond."""
-    return -(-int(size) // _BLOCK) * _BLOCK
+def _round_up(size: float) -> int:
+    """Return the next multiple of the block that suits the kernels."""
+    return -(-int(size) // _CUDA_BLOCK) * _CUDA_BLOCK

@@ -1,8 +1,8 @@
-"""The lectures' own sentences, in all four languages, and the phenomena they stand for."""
+"""The sentences of the lectures in all four languages, and the phenomena that they show."""
 
 import pytest
 
-from regard.data.phrasebook import LANGUAGES, Phrase, book, lectures, look_up, phrases
+from regard.data.phrasebook import LANGUAGES, Phrase, default_phrasebook, lectures, look_up, phrases
 
 ENGLISH = [
     "I can go alone",
@@ -14,7 +14,7 @@ ENGLISH = [
     "I closed the windows",
     "I bought a new Windows for my computer",
 ]
-SPOKEN = {
+TRANSLATIONS = {
     "de": [
         "Ich kann allein gehen",
         "Ich liebe dich sehr",
@@ -59,42 +59,42 @@ SPOKEN = {
 
 
 @pytest.mark.parametrize("to", LANGUAGES)
-def test_the_grammar_makes_every_lecture_sentence_as_a_native_would_say_it(to: str) -> None:
+def test_the_grammar_derives_every_lecture_sentence(to: str) -> None:
     assert [phrase.source for phrase in lectures(to)] == ENGLISH
-    assert [phrase.target for phrase in lectures(to)] == SPOKEN[to]
+    assert [phrase.target for phrase in lectures(to)] == TRANSLATIONS[to]
 
 
-def said(sentence: str, to: str) -> str:
+def translated(sentence: str, to: str) -> str:
     phrase = look_up(sentence, to)
     assert phrase is not None, sentence
     return phrase.target
 
 
-def relation(phrase: Phrase, kind: str) -> tuple[str, str]:
+def related(phrase: Phrase, kind: str) -> tuple[str, str]:
     words = phrase.source.split()
-    found = next(r for r in phrase.relations if r.kind == kind)
-    return words[found.start], words[found.end]
+    relation = next(r for r in phrase.relations if r.kind == kind)
+    return words[relation.start], words[relation.end]
 
 
 @pytest.mark.parametrize(("reason", "noun"), [("tired", "animal"), ("wide", "street")])
-def test_the_adjective_decides_what_it_stands_for(reason: str, noun: str) -> None:
+def test_the_adjective_decides_the_antecedent(reason: str, noun: str) -> None:
     phrase = look_up(f"the animal did not cross the street because it was too {reason}", "de")
     assert phrase is not None
-    assert relation(phrase, "pronoun-antecedent") == ("it", noun)
-    assert relation(phrase, "subject-verb") == ("animal", "cross")
-    assert relation(phrase, "verb-object") == ("cross", "street")
+    assert related(phrase, "pronoun-antecedent") == ("it", noun)
+    assert related(phrase, "subject-verb") == ("animal", "cross")
+    assert related(phrase, "verb-object") == ("cross", "street")
 
 
 PRONOUN = {"m": "er", "f": "sie", "n": "es"}
 
 
-def test_german_er_sie_es_follows_the_gender_of_the_antecedent_the_gold_link_names() -> None:
-    genders = {lexeme.key: lexeme.forms["de"]["gender"] for lexeme in book().grammar.lexemes["noun"]}
+def test_a_german_pronoun_has_the_gender_of_its_antecedent() -> None:
+    genders = {lexeme.key: lexeme.forms["de"]["gender"] for lexeme in default_phrasebook().grammar.lexemes["noun"]}
     checked = set()
     for phrase in phrases("de", "train", 4000, seed=4):
         if "because it " not in phrase.source:
             continue
-        pronoun, noun = relation(phrase, "pronoun-antecedent")
+        pronoun, noun = related(phrase, "pronoun-antecedent")
         words = phrase.target.split()
         weil = words.index("weil")
         assert pronoun == "it"
@@ -103,29 +103,29 @@ def test_german_er_sie_es_follows_the_gender_of_the_antecedent_the_gold_link_nam
     assert checked == {"m", "f", "n"}
 
 
-def test_arabic_and_french_pronouns_follow_their_own_genders() -> None:
+def test_pronouns_have_the_genders_of_their_own_language() -> None:
     # Street is masculine in Arabic and feminine in French and German.
     sentence = "the dog did not cross the street because it was too wide"
-    assert "لأنه كان عريضاً" in said(sentence, "ar")
-    assert "qu'elle était trop large" in said(sentence, "fr")
-    assert "weil sie zu breit war" in said(sentence, "de")
+    assert "لأنه كان عريضاً" in translated(sentence, "ar")
+    assert "qu'elle était trop large" in translated(sentence, "fr")
+    assert "weil sie zu breit war" in translated(sentence, "de")
 
 
-def test_one_verb_in_english_may_be_two_elsewhere() -> None:
-    assert said("the man eats", "de") == "Der Mann isst"
-    assert said("the dog eats", "de") == "Der Hund frisst"
+def test_one_english_verb_may_have_two_translations() -> None:
+    assert translated("the man eats", "de") == "Der Mann isst"
+    assert translated("the dog eats", "de") == "Der Hund frisst"
 
 
-def test_windows_means_two_things() -> None:
+def test_windows_has_two_meanings() -> None:
     for to, panes, system in (("de", "Fenster", "Windows"), ("fr", "fenêtres", "Windows"), ("ar", "النوافذ", "ويندوز")):
-        assert panes in said("I closed the windows", to)
-        assert system in said("I bought a new Windows for my computer", to)
+        assert panes in translated("I closed the windows", to)
+        assert system in translated("I bought a new Windows for my computer", to)
 
 
-def test_a_sentence_the_grammar_does_not_make_is_not_found() -> None:
+def test_a_sentence_outside_the_grammar_is_not_found() -> None:
     assert look_up("colourless green ideas sleep furiously", "de") is None
 
 
 def test_a_sentence_with_a_number_is_found() -> None:
-    assert said("the number is twenty-four", "de") == "Die Zahl ist vierundzwanzig"
-    assert said("Anna is forty-two years old", "fr") == "Anna a quarante-deux ans"
+    assert translated("the number is twenty-four", "de") == "Die Zahl ist vierundzwanzig"
+    assert translated("Anna is forty-two years old", "fr") == "Anna a quarante-deux ans"

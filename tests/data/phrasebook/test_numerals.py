@@ -1,31 +1,31 @@
-"""Numbers in words, against what grammars and dictionaries say, over the whole range."""
+"""Numbers in words over the whole range, as grammars and dictionaries have them."""
 
 import re
 
 import pytest
 
 from regard.data.phrasebook import numerals
-from regard.data.phrasebook.language import Token
+from regard.data.phrasebook.language import Form
 
 
-def said(tokens: tuple[Token, ...]) -> str:
+def text_of(tokens: tuple[Form, ...]) -> str:
     return " ".join(token.text for token in tokens)
 
 
-def spoken(language: str, value: int, form: str = "") -> str:
+def in_words(language: str, value: int, form: str = "") -> str:
     match language:
         case "en":
-            return said(numerals.english(value, form))
+            return text_of(numerals.english(value, form))
         case "de":
-            return said(numerals.german(value, form))
+            return text_of(numerals.german(value, form))
         case "fr":
-            return said(numerals.french(value, form))
+            return text_of(numerals.french(value, form))
         case "it":
-            return said(numerals.italian(value, form))
-    return said(numerals.arabic(value, form, "m"))
+            return text_of(numerals.italian(value, form))
+    return text_of(numerals.arabic(value, form, "m"))
 
 
-TRICKY = {
+IRREGULAR = {
     "en": {0: "zero", 13: "thirteen", 40: "forty", 21: "twenty-one", 100: "one hundred", 1000: "one thousand",
            9999: "nine thousand nine hundred ninety-nine", 2010: "two thousand ten"},
     "de": {1: "eins", 16: "sechzehn", 17: "siebzehn", 21: "einundzwanzig", 24: "vierundzwanzig", 30: "dreißig",
@@ -44,18 +44,20 @@ TRICKY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("language", "value", "words"), [(k, n, w) for k, v in TRICKY.items() for n, w in v.items()])
-def test_numbers_that_are_easily_got_wrong(language: str, value: int, words: str) -> None:
-    assert spoken(language, value) == words
+@pytest.mark.parametrize(
+    ("language", "value", "words"), [(k, n, w) for k, v in IRREGULAR.items() for n, w in v.items()]
+)
+def test_irregular_numbers(language: str, value: int, words: str) -> None:
+    assert in_words(language, value) == words
 
 
-@pytest.mark.parametrize("language", list(TRICKY))
-def test_different_numbers_are_said_differently(language: str) -> None:
-    assert len({spoken(language, value) for value in range(10_000)}) == 10_000
+@pytest.mark.parametrize("language", list(IRREGULAR))
+def test_different_numbers_have_different_words(language: str) -> None:
+    assert len({in_words(language, value) for value in range(10_000)}) == 10_000
 
 
 def value_of(words: list[str], small: dict[str, int]) -> int:
-    """A reader of English number words that shares nothing with the writer."""
+    """Parse English number words, independently of the code under test."""
     total = current = 0
     for word in words:
         if word == "hundred":
@@ -72,14 +74,14 @@ seventeen eighteen nineteen"""
 TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 
 
-def test_english_numbers_read_back_as_themselves() -> None:
+def test_english_numbers_can_be_parsed() -> None:
     small = {word: value for value, word in enumerate(NAMES.split())}
     small |= {ten: 10 * (i + 2) for i, ten in enumerate(TENS.split())}
     for value in range(10_000):
-        assert value_of(re.split(r"[ -]", spoken("en", value)), small) == value
+        assert value_of(re.split(r"[ -]", in_words("en", value)), small) == value
 
 
-def test_german_numbers_read_back_as_themselves() -> None:
+def test_german_numbers_can_be_parsed() -> None:
     units = dict(
         zip(["ein", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"], range(1, 10), strict=True)
     )
@@ -89,9 +91,9 @@ def test_german_numbers_read_back_as_themselves() -> None:
     tens = {stem + ("ßig" if stem == "drei" else "zig"): 10 * (i + 2) for i, stem in enumerate(stems)}
     pattern = re.compile(rf"(?:({'|'.join(units)})tausend)?(?:({'|'.join(units)})hundert)?(.*)")
     for value in range(1, 10_000):
-        found = pattern.fullmatch(spoken("de", value))
-        assert found
-        thousand, hundred, rest = found.groups()
+        match = pattern.fullmatch(in_words("de", value))
+        assert match
+        thousand, hundred, rest = match.groups()
         unit, und, ten = rest.rpartition("und")
         last = teens.get(rest) or units.get(rest.removesuffix("s") if rest == "eins" else rest) or tens.get(ten) or 0
         total = units.get(thousand, 0) * 1000 + units.get(hundred, 0) * 100 + last + (units[unit] if und else 0)
@@ -108,7 +110,7 @@ def test_german_numbers_read_back_as_themselves() -> None:
     ],
 )  # fmt: skip
 def test_days_of_the_month(language: str, value: int, words: str) -> None:
-    assert spoken(language, value, "ordinal") == words
+    assert in_words(language, value, "ordinal") == words
 
 
 @pytest.mark.parametrize(
@@ -121,24 +123,24 @@ def test_days_of_the_month(language: str, value: int, words: str) -> None:
     ],
 )  # fmt: skip
 def test_years(language: str, value: int, words: str) -> None:
-    assert spoken(language, value, "year") == words
+    assert in_words(language, value, "year") == words
 
 
-def test_arabic_numerals_take_the_gender_the_noun_has_not() -> None:
-    assert said(numerals.arabic(3, "count", "m")) == "ثلاثة"
-    assert said(numerals.arabic(3, "count", "f")) == "ثلاث"
-    assert said(numerals.arabic(8, "count", "f")) == "ثماني"
-    assert said(numerals.arabic(2, "count", "m")) == ""  # the dual says it
+def test_arabic_numerals_have_the_opposite_gender_of_the_noun() -> None:
+    assert text_of(numerals.arabic(3, "count", "m")) == "ثلاثة"
+    assert text_of(numerals.arabic(3, "count", "f")) == "ثلاث"
+    assert text_of(numerals.arabic(8, "count", "f")) == "ثماني"
+    assert text_of(numerals.arabic(2, "count", "m")) == ""  # the noun is in the dual instead
 
 
 def test_the_dual_loses_its_n_before_a_noun() -> None:
-    assert said(numerals.arabic(200, "price", "m")) == "مئتا"
-    assert said(numerals.arabic(1200, "price", "m")) == "ألف ومئتا"
+    assert text_of(numerals.arabic(200, "price", "m")) == "مئتا"
+    assert text_of(numerals.arabic(1200, "price", "m")) == "ألف ومئتا"
 
 
-def test_every_part_of_a_number_is_spoken_for_in_every_language() -> None:
+def test_every_part_of_a_number_is_expressed_in_every_language() -> None:
     for value in (0, 7, 42, 300, 4005, 9999, 6000, 710):
-        wanted = {part for token in numerals.english(value, "") for part in token.parts}
+        expected = {part for token in numerals.english(value, "") for part in token.parts}
         for tokens in (numerals.german(value, ""), numerals.french(value, ""), numerals.italian(value, ""),
                        numerals.arabic(value, "", "m")):  # fmt: skip
-            assert {part for token in tokens for part in token.parts} == wanted
+            assert {part for token in tokens for part in token.parts} == expected

@@ -1,11 +1,11 @@
-"""The splits: no sentence in two of them, novel pairs unseen in train, and what decides stays where it is."""
+"""The splits are disjoint, and novel has word pairs that train does not have."""
 
 import random
 
 import pytest
 
 from regard.data import phrasebook
-from regard.data.phrasebook import LANGUAGES, SPLITS, book, lectures, phrases
+from regard.data.phrasebook import LANGUAGES, SPLITS, default_phrasebook, lectures, phrases
 from regard.data.phrasebook.grammar import Grammar
 from regard.data.phrasebook.search import find
 
@@ -22,54 +22,54 @@ def test_no_english_sentence_and_no_translation_occurs_in_two_splits(to: str) ->
             assert targets.setdefault(phrase.target, split) == split, phrase
 
 
-def test_what_is_novel_has_a_pair_of_words_that_train_never_has() -> None:
+def test_a_novel_sentence_has_a_pair_of_words_that_train_never_has() -> None:
     known: set[tuple[str, str, str]] = set()
     for phrase in phrases("de", "train", 6000, seed=2):
-        tree = find(phrase.source, book().grammar) if len(known) < 200 else None
-        known |= set(tree.pairs) if tree else set()
-    splitter = book().splitter
+        derivation = find(phrase.source, default_phrasebook().grammar) if len(known) < 200 else None
+        known |= set(derivation.pairs) if derivation else set()
+    splitter = default_phrasebook().splitter
     assert known
     assert not any(splitter.held_out(pair) for pair in known)
     for phrase in phrases("de", "novel", 25, seed=2):
-        tree = find(phrase.source, book().grammar)
-        assert tree is not None
-        held = {pair for pair in tree.pairs if splitter.held_out(pair)}
+        derivation = find(phrase.source, default_phrasebook().grammar)
+        assert derivation is not None
+        held = {pair for pair in derivation.pairs if splitter.held_out(pair)}
         assert held
         assert held.isdisjoint(known)
 
 
 def test_every_content_word_of_novel_occurs_in_train() -> None:
-    chooser, splitter = book().chooser, book().splitter
-    dice = random.Random(5).random
+    sampler, splitter = default_phrasebook().sampler, default_phrasebook().splitter
+    draw = random.Random(5).random
     families: dict[str, set[str]] = {split: set() for split in SPLITS}
     for _ in range(30_000):
-        tree = chooser.sentence(dice)
-        split = splitter.split(tree)
+        derivation = sampler.sentence(draw)
+        split = splitter.split(derivation)
         if split:
-            families[split] |= {word for word in tree.key if not word.isdigit()}
+            families[split] |= {word for word in derivation.key if not word.isdigit()}
     assert families["novel"] <= families["train"]
     assert families["test"] <= families["train"]
     assert families["valid"] <= families["train"]
 
 
-def test_sentences_that_differ_in_pronoun_tense_article_or_number_stay_together() -> None:
+def test_sentences_that_differ_only_in_function_words_are_in_one_split() -> None:
     together = ["he bought a car", "she has bought the cars", "I will buy my car", "did they buy this car?"]
-    trees = [find(sentence, book().grammar) for sentence in together]
-    assert None not in trees
-    assert len({book().splitter.split(tree) for tree in trees if tree}) == 1
+    derivations = [find(sentence, default_phrasebook().grammar) for sentence in together]
+    assert None not in derivations
+    assert len({default_phrasebook().splitter.split(each) for each in derivations if each}) == 1
 
 
-def test_the_arabic_dual_stays_with_the_plural_that_looks_like_it() -> None:
-    grammar, splitter = book().grammar, book().splitter
+def test_the_arabic_dual_is_in_the_split_of_an_equal_plural() -> None:
+    grammar, splitter = default_phrasebook().grammar, default_phrasebook().splitter
     dual, plural = find("she will see two authors", grammar), find("she will see authors", grammar)
     assert dual is not None
     assert plural is not None
-    assert book().phrase(dual, "ar").target == book().phrase(plural, "ar").target
+    assert default_phrasebook().phrase(dual, "ar").target == default_phrasebook().phrase(plural, "ar").target
     assert splitter.split(dual) == splitter.split(plural)
 
 
-def test_words_that_some_language_translates_alike_share_a_family() -> None:
-    verbs = {lexeme.key: lexeme.family for lexeme in book().grammar.lexemes["verb"]}
+def test_words_with_the_same_translation_share_a_family() -> None:
+    verbs = {lexeme.key: lexeme.family for lexeme in default_phrasebook().grammar.lexemes["verb"]}
     assert verbs["carry"] == verbs["wear"]  # both tragen and porter
     assert verbs["carry"] != verbs["read"]
 
@@ -84,15 +84,15 @@ def test_no_split_contains_a_lecture_sentence_or_its_translation(to: str) -> Non
             assert phrase.target not in targets
 
 
-def test_asking_for_more_than_a_split_has_ends_in_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A little grammar runs dry soon; the shipped one would take hours.
-    small = phrasebook.Book(only_numbers())
+def test_asking_for_more_phrases_than_a_split_has_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A small grammar is soon exhausted; that of the package would take hours.
+    small = phrasebook.Phrasebook(only_numbers())
     monkeypatch.setattr(phrasebook, "PATIENCE", 2000)
-    with pytest.raises(ValueError, match=r"ran dry after \d+ of 100000 phrases"):
+    with pytest.raises(ValueError, match=r"has no more than \d+ of the 100000 phrases"):
         list(small.draw("de", "valid", 100_000, seed=0))
 
 
 def only_numbers() -> Grammar:
-    grammar = book().grammar
+    grammar = default_phrasebook().grammar
     rules = {"sentence": [rule for rule in grammar.rules["sentence"] if rule.name == "the number"]}
     return Grammar(grammar.languages, grammar.lexemes, rules)

@@ -1,11 +1,11 @@
 /**
- * The state of the page as the part of its address behind `#`, readable and complete: `#view=atlas&layer=2&head=3`.
+ * The state of the page, and its encoding in the URL fragment: `#view=atlas&layer=2&head=3`.
  *
- * Layers and heads count from 1 here, as they do on the screen and in figures; inside the program they count from 0.
- * What has its default is left out, but for layer and head.
+ * Layers and heads count from 1 in the URL, as on the screen and in figures, and from 0 in the program. Values equal to
+ * their default are left out, except layer and head.
  */
 
-import type { Change, Part } from './messages'
+import type { Change, InputField, Part } from './messages'
 import type { Palette } from './palette'
 import type { Scale } from './scale'
 import type { Aggregate } from './weights'
@@ -13,6 +13,7 @@ import type { Aggregate } from './weights'
 export const VIEWS = ['workbench', 'atlas', 'stepper', 'whatif', 'beam', 'maths', 'positions'] as const
 export type View = (typeof VIEWS)[number]
 export const PARTS = ['encoder', 'decoder', 'cross'] as const satisfies readonly Part[]
+export const INPUT_FIELDS = ['source', 'text'] as const satisfies readonly InputField[]
 export const AGGREGATES = ['head', 'mean', 'max', 'rollout'] as const satisfies readonly Aggregate[]
 export const SCALES = ['linear', 'sqrt', 'log'] as const satisfies readonly Scale[]
 export const PALETTES = ['cividis', 'blues', 'greys'] as const satisfies readonly Palette[]
@@ -22,8 +23,9 @@ export const SORTS = ['layer', 'confidence', 'entropy', 'distance', 'effect'] as
 export type Sort = (typeof SORTS)[number]
 export const LAYOUTS = ['rank', 'tree'] as const
 export type Layout = (typeof LAYOUTS)[number]
-const HOWS = ['zero', 'mean', 'uniform'] as const
+const ABLATIONS = ['zero', 'mean', 'uniform'] as const
 
+/** A pinned query or key, by its position among the tokens. */
 export interface Pin {
   side: 'query' | 'key'
   place: number
@@ -32,8 +34,9 @@ export interface Pin {
 export interface State {
   view: View
   model: string
-  source: string
-  /** A translation to be judged instead of a found one; empty where it is to be found. */
+  /** Input text by the name of a model's input field; switching between tasks keeps both. */
+  inputs: Record<InputField, string>
+  /** A given output instead of one found by search; empty if it is to be found. */
   target: string
   part: Part
   layer: number
@@ -48,93 +51,96 @@ export interface State {
   theme: Theme
   sort: Sort
   beam: number
+  /** Ids that the output is forced to begin with. */
   prefix: number[]
   changes: Change[]
   pin: Pin | null
   step: number
-  /** Positions shown on the page about them. */
+  /** Number of positions in the positions view. */
   count: number
-  /** How the beam is laid out, and whether with what was pruned. */
+  /** Layout of the beam tree, and whether it shows pruned nodes. */
   layout: Layout
   pruned: boolean
 }
 
-/** Where everybody begins. */
+/** Return the initial state. */
 export function defaults(): State {
   return {
-    view: 'workbench', model: '', source: '', target: '', part: 'cross', layer: 0, heads: [0], aggregate: 'head',
+    view: 'workbench', model: '', inputs: { source: '', text: '' }, target: '', part: 'cross', layer: 0, heads: [0], aggregate: 'head',
     words: false, specials: true, scale: 'sqrt', threshold: 0, top: 0, palette: 'cividis', theme: 'auto',
     sort: 'layer', beam: 1, prefix: [], changes: [], pin: null, step: 0, count: 128, layout: 'rank', pruned: true,
   }
 }
 
-/** The state as the text behind `#`. */
-export function written(state: State): string {
+/** Encode the state as a URL fragment, without the `#`. */
+export function formatState(state: State): string {
   const base = defaults()
   const entries: [string, string][] = []
-  const note = (name: string, value: string, usual: string) => value !== usual && entries.push([name, value])
-  for (const name of ['view', 'model', 'source', 'target', 'part'] as const) note(name, state[name], base[name])
-  // Always there: a link without them opens on the most confident head, which is for those who come without a wish.
-  note('layer', String(state.layer + 1), '')
-  note('head', state.heads.map((head) => head + 1).join(','), '')
-  note('aggregate', state.aggregate, base.aggregate)
-  note('words', yes(state.words), yes(base.words))
-  note('specials', yes(state.specials), yes(base.specials))
-  note('scale', state.scale, base.scale)
-  note('threshold', String(state.threshold), '0')
-  note('top', String(state.top), '0')
-  for (const name of ['palette', 'theme', 'sort'] as const) note(name, state[name], base[name])
-  note('beam', String(state.beam), '1')
-  note('prefix', state.prefix.join(','), '')
-  note('changes', state.changes.map(writtenChange).join(';'), '')
-  note('pin', state.pin ? `${state.pin.side}:${state.pin.place}` : '', '')
-  note('step', String(state.step), '0')
-  note('count', String(state.count), '128')
-  note('layout', state.layout, base.layout)
-  note('pruned', yes(state.pruned), yes(base.pruned))
+  const add = (name: string, value: string, usual: string) => value !== usual && entries.push([name, value])
+  for (const name of ['view', 'model'] as const) add(name, state[name], base[name])
+  for (const name of INPUT_FIELDS) add(name, state.inputs[name], '')
+  for (const name of ['target', 'part'] as const) add(name, state[name], base[name])
+  // Always present: a link without layer and head opens the most confident head.
+  add('layer', String(state.layer + 1), '')
+  add('head', state.heads.map((head) => head + 1).join(','), '')
+  add('aggregate', state.aggregate, base.aggregate)
+  add('words', yesNo(state.words), yesNo(base.words))
+  add('specials', yesNo(state.specials), yesNo(base.specials))
+  add('scale', state.scale, base.scale)
+  add('threshold', String(state.threshold), '0')
+  add('top', String(state.top), '0')
+  for (const name of ['palette', 'theme', 'sort'] as const) add(name, state[name], base[name])
+  add('beam', String(state.beam), '1')
+  add('prefix', state.prefix.join(','), '')
+  add('changes', state.changes.map(formatChange).join(';'), '')
+  add('pin', state.pin ? `${state.pin.side}:${state.pin.place}` : '', '')
+  add('step', String(state.step), '0')
+  add('count', String(state.count), '128')
+  add('layout', state.layout, base.layout)
+  add('pruned', yesNo(state.pruned), yesNo(base.pruned))
   return entries.map(([name, value]) => `${name}=${escape(value)}`).join('&')
 }
 
-/** Escapes what a hash cannot hold, and leaves the rest readable. */
+/** Escape only what a fragment cannot contain, so that it stays readable. */
 function escape(value: string): string {
   return encodeURIComponent(value).replace(/%20/g, '+').replace(/%(2C|3A|3B|2F)/g, (code) => decodeURIComponent(code))
 }
 
-function yes(value: boolean): string {
+function yesNo(value: boolean): string {
   return value ? 'yes' : 'no'
 }
 
-/** The state a hash stands for; what it does not say, or says in a way nobody understands, has its default. */
-export function understood(hash: string): State {
-  const said = new URLSearchParams(hash.replace(/^#/, ''))
+/** Decode a URL fragment; missing and invalid values get their default. */
+export function parseState(hash: string): State {
+  const values = new URLSearchParams(hash.replace(/^#/, ''))
   const state = defaults()
-  const one = <T extends string>(name: string, allowed: readonly T[], usual: T): T =>
-    allowed.find((each) => each === said.get(name)) ?? usual
+  const option = <T extends string>(name: string, allowed: readonly T[], usual: T): T =>
+    allowed.find((value) => value === values.get(name)) ?? usual
   return {
-    view: one('view', VIEWS, state.view),
-    model: said.get('model') ?? '',
-    source: said.get('source') ?? '',
-    target: said.get('target') ?? '',
-    part: one('part', PARTS, state.part),
-    layer: natural(said.get('layer'), 1) - 1,
-    heads: naturals(said.get('head') ?? '1').filter((head) => head >= 1).map((head) => head - 1),
-    aggregate: one('aggregate', AGGREGATES, state.aggregate),
-    words: said.get('words') === 'yes',
-    specials: said.get('specials') !== 'no',
-    scale: one('scale', SCALES, state.scale),
-    threshold: fraction(said.get('threshold')),
-    top: natural(said.get('top'), 0),
-    palette: one('palette', PALETTES, state.palette),
-    theme: one('theme', THEMES, state.theme),
-    sort: one('sort', SORTS, state.sort),
-    beam: natural(said.get('beam'), 1),
-    prefix: naturals(said.get('prefix') ?? ''),
-    changes: (said.get('changes') ?? '').split(';').flatMap(understoodChange),
-    pin: understoodPin(said.get('pin')),
-    step: natural(said.get('step'), 0),
-    count: Math.min(512, natural(said.get('count') ?? '128', 1)),
-    layout: one('layout', LAYOUTS, state.layout),
-    pruned: said.get('pruned') !== 'no',
+    view: option('view', VIEWS, state.view),
+    model: values.get('model') ?? '',
+    inputs: { source: values.get('source') ?? '', text: values.get('text') ?? '' },
+    target: values.get('target') ?? '',
+    part: option('part', PARTS, state.part),
+    layer: natural(values.get('layer'), 1) - 1,
+    heads: naturals(values.get('head') ?? '1').filter((head) => head >= 1).map((head) => head - 1),
+    aggregate: option('aggregate', AGGREGATES, state.aggregate),
+    words: values.get('words') === 'yes',
+    specials: values.get('specials') !== 'no',
+    scale: option('scale', SCALES, state.scale),
+    threshold: fraction(values.get('threshold')),
+    top: natural(values.get('top'), 0),
+    palette: option('palette', PALETTES, state.palette),
+    theme: option('theme', THEMES, state.theme),
+    sort: option('sort', SORTS, state.sort),
+    beam: natural(values.get('beam'), 1),
+    prefix: naturals(values.get('prefix') ?? ''),
+    changes: (values.get('changes') ?? '').split(';').flatMap(parseChange),
+    pin: parsePin(values.get('pin')),
+    step: natural(values.get('step'), 0),
+    count: Math.min(512, natural(values.get('count') ?? '128', 1)),
+    layout: option('layout', LAYOUTS, state.layout),
+    pruned: values.get('pruned') !== 'no',
   }
 }
 
@@ -144,8 +150,7 @@ function natural(text: string | null, least: number): number {
 }
 
 function naturals(text: string): number[] {
-  const words = text.split(',').filter((word) => /^\d+$/.test(word))
-  return words.map(Number)
+  return text.split(',').filter((item) => /^\d+$/.test(item)).map(Number)
 }
 
 function fraction(text: string | null): number {
@@ -153,45 +158,42 @@ function fraction(text: string | null): number {
   return number >= 0 && number <= 1 ? number : 0
 }
 
-function understoodPin(text: string | null): Pin | null {
-  const found = /^(query|key):(\d+)$/.exec(text ?? '')
-  return found ? { side: found[1] as Pin['side'], place: Number(found[2]) } : null
+function parsePin(text: string | null): Pin | null {
+  const match = /^(query|key):(\d+)$/.exec(text ?? '')
+  return match ? { side: match[1] as Pin['side'], place: Number(match[2]) } : null
 }
 
-/** A change as text: `ablate:cross.2.1,4:zero`, `keep:encoder.1.3`, `block:2,3`, `row:cross.2.1.5:0.5,0.5`. */
-export function writtenChange(change: Change): string {
+/** Encode a change: `ablate:cross.2.1,4:zero`, `keep:encoder.1.3`, `block:2,3`, `row:cross.2.1.5:0.5,0.5`. */
+export function formatChange(change: Change): string {
+  const layer = ({ part, layer }: { part: Part; layer: number }) => `${part}.${layer + 1}`
   switch (change.op) {
     case 'ablate':
-      return `ablate:${place(change)}.${change.heads.map((head) => head + 1).join(',')}:${change.how}`
+      return `ablate:${layer(change)}.${change.heads.map((head) => head + 1).join(',')}:${change.how}`
     case 'keep':
-      return `keep:${place(change)}.${change.heads.map((head) => head + 1).join(',')}`
+      return `keep:${layer(change)}.${change.heads.map((head) => head + 1).join(',')}`
     case 'block':
       return `block:${change.tokens.join(',')}`
     case 'row':
-      return `row:${place(change)}.${change.head + 1}.${change.query}:${change.weights.map((w) => +w.toFixed(4)).join(',')}`
+      return `row:${layer(change)}.${change.head + 1}.${change.query}:${change.weights.map((w) => +w.toFixed(4)).join(',')}`
   }
 }
 
-function place({ part, layer }: { part: Part; layer: number }): string {
-  return `${part}.${layer + 1}`
-}
-
-/** The change a text stands for, as a list of one; nothing where it stands for none. */
-export function understoodChange(text: string): Change[] {
+/** Decode a change as a list with one element, or an empty list if it is invalid. */
+export function parseChange(text: string): Change[] {
   const [op, where = '', rest = ''] = text.split(':')
   if (op === 'block') return naturals(where).length ? [{ op, tokens: naturals(where) }] : []
-  const [part, layer, third = '', query] = where.split('.')
-  const known = PARTS.find((each) => each === part)
-  if (!known || !/^[1-9]\d*$/.test(layer ?? '')) return []
-  const at = { part: known, layer: Number(layer) - 1 }
+  const [name, layer, third = '', query] = where.split('.')
+  const part = PARTS.find((known) => known === name)
+  if (!part || !/^[1-9]\d*$/.test(layer ?? '')) return []
+  const place = { part, layer: Number(layer) - 1 }
   const heads = naturals(third).map((head) => head - 1)
   if (!heads.length || heads.some((head) => head < 0)) return []
-  const how = HOWS.find((each) => each === rest)
-  if (op === 'ablate' && how) return [{ op, ...at, heads, how }]
-  if (op === 'keep') return [{ op, ...at, heads }]
+  const how = ABLATIONS.find((known) => known === rest)
+  if (op === 'ablate' && how) return [{ op, ...place, heads, how }]
+  if (op === 'keep') return [{ op, ...place, heads }]
   if (op === 'row' && /^\d+$/.test(query ?? '')) {
     const weights = rest.split(',').map(Number)
-    if (weights.every((weight) => weight >= 0)) return [{ op, ...at, head: heads[0]!, query: Number(query), weights }]
+    if (weights.every((weight) => weight >= 0)) return [{ op, ...place, head: heads[0]!, query: Number(query), weights }]
   }
   return []
 }

@@ -1,4 +1,4 @@
-/** Where the heads of a model stand on the sheet: a block a part; by layer, or in the order of what was measured. */
+/** Layout of the head atlas: one block per part, sorted by layer or by a measure. */
 
 import type { Sort } from './address'
 import type { HeadFacts, Part, PartShape } from './messages'
@@ -10,7 +10,7 @@ export interface Thumb {
   x: number
   y: number
   size: number
-  /** Row and column among the thumbs of its block, for walking. */
+  /** Row and column within its block. */
   row: number
   column: number
 }
@@ -39,18 +39,18 @@ const BETWEEN = 26
 const SMALLEST = 34
 const LARGEST = 110
 const CAPTION = 14
-/** What is in view without scrolling. */
+/** Height that is visible without scrolling. */
 const TALL = 600
 
 export type Measure = (place: { part: Part; layer: number; head: number }) => number | undefined
 
-/** The measure that a sort goes by: larger comes first, except for entropy, where the sharpest comes first. */
+/** Return the measure that a sort uses. */
 export function measureBy(sort: Sort, facts: readonly HeadFacts[], effect: Measure): Measure {
   if (sort === 'effect') return effect
-  const known = new Map(facts.map((each) => [`${each.part}/${each.layer}/${each.head}`, each]))
+  const known = new Map(facts.map((head) => [`${head.part}/${head.layer}/${head.head}`, head]))
   return ({ part, layer, head }) => {
-    const found = known.get(`${part}/${layer}/${head}`)
-    return found && sort !== 'layer' ? found[sort] : undefined
+    const measures = known.get(`${part}/${layer}/${head}`)
+    return measures && sort !== 'layer' ? measures[sort] : undefined
   }
 }
 
@@ -67,9 +67,9 @@ function side(width: number, across: number, columns: number): number {
   return Math.floor((block - MARGIN - (columns - 1) * GAP) / columns)
 }
 
-/** How many blocks stand side by side, so that heads are as large as can be while all of them are in view. */
+/** Choose the number of blocks per row, so that the heads are as large as possible while all are visible. */
 function arranged(parts: readonly PartShape[], width: number, widest: number, caption: number): { across: number; size: number } {
-  const layers = Math.max(1, ...parts.map((each) => each.layers))
+  const layers = Math.max(1, ...parts.map(({ layers }) => layers))
   const choices = Array.from({ length: Math.max(1, parts.length) }, (_, i) => {
     const across = i + 1
     const rows = Math.ceil(parts.length / across)
@@ -80,8 +80,8 @@ function arranged(parts: readonly PartShape[], width: number, widest: number, ca
   return { across: best.across, size: Math.max(10, best.size) }
 }
 
-/** The sheet for a model, as wide as there is room. */
-export function sheetOf(parts: readonly PartShape[], width: number, sort: Sort, measure: Measure): Sheet {
+/** Lay out all heads of a model in a given width. */
+export function layoutAtlas(parts: readonly PartShape[], width: number, sort: Sort, measure: Measure): Sheet {
   const widest = Math.max(1, ...parts.map(({ heads }) => heads))
   const caption = sort === 'layer' ? 0 : CAPTION
   const { across, size } = arranged(parts, width, widest, caption)
@@ -112,13 +112,13 @@ export function sheetOf(parts: readonly PartShape[], width: number, sort: Sort, 
   return sheet
 }
 
-/** The thumb under a point. */
+/** Return the index of the thumb at a point, or −1. */
 export function thumbAt(sheet: Sheet, x: number, y: number): number {
-  return sheet.thumbs.findIndex((each) => x >= each.x && x < each.x + each.size && y >= each.y && y < each.y + each.size)
+  return sheet.thumbs.findIndex((thumb) => x >= thumb.x && x < thumb.x + thumb.size && y >= thumb.y && y < thumb.y + thumb.size)
 }
 
-/** Where an arrow key leads from a thumb: within its block, and over its edge into the next one. */
-export function walkedTo(sheet: Sheet, from: number, key: string): number {
+/** Return the index of the thumb that an arrow key moves to, also across blocks. */
+export function moveThumb(sheet: Sheet, from: number, key: string): number {
   const here = sheet.thumbs[from]
   if (!here) return 0
   const dx = Number(key === 'ArrowRight') - Number(key === 'ArrowLeft')
@@ -126,11 +126,11 @@ export function walkedTo(sheet: Sheet, from: number, key: string): number {
   const aim = { x: here.x + dx * here.size, y: here.y + dy * here.size }
   let best = from
   let least = Infinity
-  sheet.thumbs.forEach((each, i) => {
-    const ahead = dx ? (each.x - here.x) * dx : (each.y - here.y) * dy
-    const aside = dx ? Math.abs(each.y - here.y) : Math.abs(each.x - here.x)
+  sheet.thumbs.forEach((thumb, i) => {
+    const ahead = dx ? (thumb.x - here.x) * dx : (thumb.y - here.y) * dy
+    const aside = dx ? Math.abs(thumb.y - here.y) : Math.abs(thumb.x - here.x)
     if (ahead <= 0 || (dx && aside > here.size)) return
-    const far = Math.abs(each.x - aim.x) + Math.abs(each.y - aim.y) + 3 * aside
+    const far = Math.abs(thumb.x - aim.x) + Math.abs(thumb.y - aim.y) + 3 * aside
     if (far < least) {
       least = far
       best = i

@@ -1,9 +1,9 @@
-/** Where the nodes of a beam search stand: steps from left to right, and no two branches crossing. */
+/** Layouts of a beam search: steps from left to right, by rank or as a tree without crossings. */
 
 import { hierarchy, tree } from 'd3-hierarchy'
 import type { BeamMessage, BeamNode, Fate } from './messages'
 
-export interface Placed {
+export interface PlacedNode {
   readonly index: number
   readonly node: BeamNode
   readonly x: number
@@ -13,7 +13,7 @@ export interface Placed {
 }
 
 export interface Tree {
-  readonly nodes: Placed[]
+  readonly nodes: PlacedNode[]
   readonly width: number
   readonly height: number
 }
@@ -23,12 +23,12 @@ interface Branch {
   children: Branch[]
 }
 
-/** How a node is told apart without its colour: a letter, and what it means. */
+/** Letter and meaning of each kind of node, so that colour is not the only distinction. */
 export const FATES: Record<Fate, { letter: string; meaning: string }> = {
   kept: { letter: 'K', meaning: 'kept in the beam' },
-  ended: { letter: 'E', meaning: 'ended, a finished translation' },
-  pruned: { letter: 'P', meaning: 'pruned, not among the best' },
-  stopped: { letter: 'S', meaning: 'stopped when the search ended' },
+  ended: { letter: 'E', meaning: 'ended: a finished hypothesis' },
+  pruned: { letter: 'P', meaning: 'pruned: not among the best' },
+  stopped: { letter: 'S', meaning: 'stopped: the search ended' },
 }
 
 type Nodes = Pick<BeamMessage, 'nodes' | 'best'>
@@ -38,12 +38,12 @@ function showing(beam: Nodes, withPruned: boolean): (node: BeamNode, index: numb
   return (node, index) => withPruned || node.fate !== 'pruned' || best.has(index)
 }
 
-/** A column for each step, the best on top: how the search saw its nodes. */
-export function ranked(beam: Nodes, withPruned: boolean, step: number, line: number): Tree {
+/** Lay out one column per step, the best candidate on top. */
+export function rankLayout(beam: Nodes, withPruned: boolean, step: number, line: number): Tree {
   const shown = showing(beam, withPruned)
   const rows = new Map<number, number>()
   const byRank = beam.nodes.map((node, index) => ({ node, index })).sort((a, b) => a.node.rank - b.node.rank)
-  const nodes = byRank.flatMap(({ node, index }): Placed[] => {
+  const nodes = byRank.flatMap(({ node, index }): PlacedNode[] => {
     if (!shown(node, index)) return []
     const row = rows.get(node.place) ?? 0
     rows.set(node.place, row + 1)
@@ -52,7 +52,7 @@ export function ranked(beam: Nodes, withPruned: boolean, step: number, line: num
   return sheet(nodes, step, line)
 }
 
-function sheet(nodes: Placed[], step: number, line: number): Tree {
+function sheet(nodes: PlacedNode[], step: number, line: number): Tree {
   return {
     nodes,
     width: Math.max(step, ...nodes.map(({ x }) => x)) + step,
@@ -60,8 +60,8 @@ function sheet(nodes: Placed[], step: number, line: number): Tree {
   }
 }
 
-/** The search as a tree without crossings; `step` and `line` are the distances between steps and between leaves. */
-export function laidOut(beam: Nodes, withPruned: boolean, step: number, line: number): Tree {
+/** Lay out a tree without crossings; `step` and `line` are the distances between steps and between leaves. */
+export function treeLayout(beam: Nodes, withPruned: boolean, step: number, line: number): Tree {
   const best = new Set(beam.best)
   const shown = showing(beam, withPruned)
   const branches = beam.nodes.map((_, index): Branch => ({ index, children: [] }))
@@ -75,7 +75,7 @@ export function laidOut(beam: Nodes, withPruned: boolean, step: number, line: nu
   const top = tree<Branch>().nodeSize([line, step]).separation((a, b) => (a.parent === b.parent ? 1 : 1.25))(hierarchy(root))
   const points = top.descendants().filter(({ data }) => data.index >= 0)
   const least = Math.min(0, ...points.map(({ x }) => x))
-  const nodes = points.map(({ x, y, data }): Placed => {
+  const nodes = points.map(({ x, y, data }): PlacedNode => {
     const node = beam.nodes[data.index]!
     return { index: data.index, node, x: y, y: x - least + line, parent: node.parent, best: best.has(data.index) }
   })
@@ -87,7 +87,7 @@ function order(nodes: readonly BeamNode[], branch: Branch): number {
   return node ? node.rank + (node.fate === 'pruned' ? 1000 : 0) : 0
 }
 
-/** The numbers of the tokens on the way to a node, first token first. */
+/** Return the indices of the nodes from the first token to a node. */
 export function pathTo(nodes: readonly BeamNode[], index: number): number[] {
   const path: number[] = []
   for (let at: number | null = index; at !== null; at = nodes[at]!.parent) path.unshift(at)

@@ -1,44 +1,44 @@
-/** Asks questions over a transport: numbers them, drops answers that are stale, asks again after a lost line. */
+/** Ask questions over a transport: give them ids, drop stale answers, and ask again after a lost connection. */
 
-import type { ErrorMessage, MakingMessage, Numbered, Question } from './messages'
-import type { Line, Transport } from './transport'
+import type { ErrorMessage, TrainingMessage, Numbered, Question } from './messages'
+import type { Connection, Transport } from './transport'
 import { readFrame, type Frame } from './wire'
 
-export interface Answering {
+export interface AnswerHandlers {
   frame(frame: Frame): void
-  /** The answer ended in a sentence that says why there is none. */
-  failed?(sentence: string): void
-  /** The page is a recording that does not hold this answer. */
+  /** The question cannot be answered; the message says why. */
+  failed?(message: string): void
+  /** The page is a recording without this answer. */
   missing?(): void
 }
 
-interface Asked {
+interface PendingQuestion {
   question: Numbered
-  answering: Answering
+  handlers: AnswerHandlers
 }
 
-/** Frames that do not end a `Client`'s answers but tell of the whole line. */
-export interface News {
-  line(state: Line): void
-  making(message: MakingMessage): void
+/** Events that belong to no single question. */
+export interface ConnectionHandlers {
+  connection(state: Connection): void
+  training(message: TrainingMessage): void
 }
 
 export class Client {
   private next = 1
-  private readonly newest = new Map<string, Asked>()
-  private readonly pending = new Map<number, Asked>()
+  private readonly newest = new Map<string, PendingQuestion>()
+  private readonly pending = new Map<number, PendingQuestion>()
   private readonly transport: Transport
 
-  constructor(transport: Transport, news: News) {
+  constructor(transport: Transport, events: ConnectionHandlers) {
     this.transport = transport
     transport.open({
-      frame: (bytes, id) => this.hear(bytes, id, news),
-      line: (state) => {
-        news.line(state)
+      frame: (bytes, id) => this.receive(bytes, id, events),
+      connection: (state) => {
+        events.connection(state)
         if (state === 'open' || state === 'recorded') this.askAgain()
       },
       missing: (id) => {
-        this.pending.get(id)?.answering.missing?.()
+        this.pending.get(id)?.handlers.missing?.()
         this.pending.delete(id)
       },
     })
@@ -48,16 +48,16 @@ export class Client {
     return this.transport.live
   }
 
-  /** Ask; a newer question in the same channel makes this one stale, and its frames are then heard no more. */
-  ask(channel: string, model: string | null, question: Question, answering: Answering): void {
-    const asked = { question: { ...question, id: this.next++, channel, model }, answering }
+  /** Ask a question. A newer question in the same channel makes it stale, and its frames are dropped. */
+  ask(channel: string, model: string | null, question: Question, handlers: AnswerHandlers): void {
+    const pending = { question: { ...question, id: this.next++, channel, model }, handlers }
     this.drop(channel)
-    this.newest.set(channel, asked)
-    this.pending.set(asked.question.id, asked)
-    this.transport.send(asked.question)
+    this.newest.set(channel, pending)
+    this.pending.set(pending.question.id, pending)
+    this.transport.send(pending.question)
   }
 
-  /** Nobody waits for what was last asked in this channel. */
+  /** Drop the answer to the last question of a channel. */
   drop(channel: string): void {
     const old = this.newest.get(channel)
     if (old) this.pending.delete(old.question.id)
@@ -68,22 +68,22 @@ export class Client {
     this.transport.close()
   }
 
-  /** After a lost line every unanswered question is put again, under its old number. */
+  /** Send all unanswered questions again, under their old ids. */
   private askAgain(): void {
     for (const { question } of this.pending.values()) this.transport.send(question)
   }
 
-  private hear(bytes: ArrayBuffer | ArrayBufferView, id: number | undefined, news: News): void {
+  private receive(bytes: ArrayBuffer | ArrayBufferView, id: number | undefined, events: ConnectionHandlers): void {
     const frame = readFrame(bytes)
     const { message } = frame
-    if (message.kind === 'making') {
-      news.making(message as MakingMessage)
+    if (message.kind === 'training') {
+      events.training(message as TrainingMessage)
       return
     }
-    const asked = this.pending.get(id ?? message.id)
-    if (!asked) return
-    if (message.last) this.pending.delete(asked.question.id)
-    if (message.kind === 'error') asked.answering.failed?.((message as ErrorMessage).message)
-    else asked.answering.frame(frame)
+    const pending = this.pending.get(id ?? message.id)
+    if (!pending) return
+    if (message.last) this.pending.delete(pending.question.id)
+    if (message.kind === 'error') pending.handlers.failed?.((message as ErrorMessage).message)
+    else pending.handlers.frame(frame)
   }
 }

@@ -1,45 +1,48 @@
-/** The state of the whole page: what is wished (and stands in the address), and what was answered to it. */
+/** The state of the page (which is in the URL), and the answers to it. */
 
 import { getContext, setContext, untrack } from 'svelte'
-import { defaults, understood, type State } from './address'
+import { defaults, parseState, type State } from './address'
 import { Client } from './client'
-import { now, measuredWhenPainted } from './measures'
-import type { MakingMessage, Model, ModelsMessage, PartShape, Question, ResultMessage, Token, TokensMessage } from './messages'
-import { Reading } from './reading.svelte'
-import { select, type At, type Selection } from './selection'
-import type { Line, Transport } from './transport'
+import { Inspection, outputLogprob } from './inspection.svelte'
+import { now, recordTimeWhenPainted } from './measures'
+import type { TrainingMessage, Model, ModelsMessage, Part, PartShape, Question, Token, TokensMessage } from './messages'
+import { select, type AttentionChoice, type Selection } from './selection'
+import type { Connection, Transport } from './transport'
 import { Undo } from './undo'
 
 const DEBOUNCE_MS = 90
+/** With more tokens than this, only the weights that are on the screen are requested. */
 const LONG = 128
 
-/** What the pointer or the arrow keys are on: a row, a column or a cell of the shown matrix, by group. */
+/** The row, column or cell of the shown matrix under the pointer or the keyboard cursor, by group. */
 export interface Focus {
   query: number | null
   key: number | null
 }
 
+type Editable = Pick<State, 'changes' | 'prefix'>
+
 export class Explorer {
   state: State = $state(defaults())
-  line: Line = $state('connecting')
+  connection: Connection = $state('connecting')
   models: readonly Model[] = $state.raw([])
-  making: MakingMessage | null = $state.raw(null)
+  training: TrainingMessage | null = $state.raw(null)
   failed = $state('')
   missing = $state(false)
 
-  /** The tokens of what is typed, there before anything else is. */
+  /** The tokens of the input text, which arrive before everything else. */
   typed: readonly Token[] = $state.raw([])
-  base: Reading | null = $state.raw(null)
-  /** The same sentence under the changes and the forced beginning; nothing where there are none. */
-  altered: Reading | null = $state.raw(null)
+  base: Inspection | null = $state.raw(null)
+  /** The same input under the changes and the forced prefix; null without changes. */
+  altered: Inspection | null = $state.raw(null)
   busy = $state(false)
   hover: Focus | null = $state.raw(null)
   readonly client: Client
-  readonly undo = new Undo<Pick<State, 'changes' | 'prefix'>>()
+  readonly undo = new Undo<Editable>()
   undoable = $state({ undo: false, redo: false })
 
-  /** The state was changed by nobody: not a step that one would go back. */
-  unasked = false
+  /** The state was changed by the program: this makes no history entry. */
+  automatic = false
   private typing = false
   private typedAt = 0
   private changedAt = 0
@@ -49,22 +52,22 @@ export class Explorer {
 
   constructor(transport: Transport, hash: string) {
     this.fresh = !/(layer|head)=/.test(hash)
-    Object.assign(this.state, understood(hash))
+    Object.assign(this.state, parseState(hash))
     this.client = new Client(transport, {
-      line: (line) => (this.line = line),
-      making: (message) => (this.making = message),
+      connection: (state) => (this.connection = state),
+      training: (message) => (this.training = message),
     })
     this.askModels()
     this.stop = $effect.root(() => {
       $effect(() => {
         const { model, state } = this
-        if (model && JSON.stringify([model.name, state.source, state.target, state.beam])) untrack(() => this.whenSentenceChanges())
+        if (model && JSON.stringify([model.name, state.inputs[model.input], state.target, state.beam])) untrack(() => this.inputChanged())
       })
       $effect(() => {
         const { base, state } = this
-        if (base?.done && JSON.stringify([state.changes, state.prefix])) untrack(() => this.whenChanged(base))
+        if (base?.done && JSON.stringify([state.changes, state.prefix])) untrack(() => this.changesChanged(base))
       })
-      $effect(() => this.fillIn())
+      $effect(() => this.requestMissing())
     })
   }
 
@@ -74,82 +77,92 @@ export class Explorer {
     this.client.close()
   }
 
-  /** Call `heed` now and whenever what it reads has changed; the answer ends that. */
-  watch(heed: () => void): () => void {
+  /** Call a function now and whenever the state it reads changes; return a function that ends this. */
+  watch(callback: () => void): () => void {
     return $effect.root(() => {
-      $effect(heed)
+      $effect(callback)
     })
   }
 
   readonly model: Model | undefined = $derived.by(() => this.models.find(({ name }) => name === this.state.model) ?? this.models[0])
   readonly hasChanges = $derived.by(() => this.state.changes.length > 0 || this.state.prefix.length > 0)
-  /** What the views show: the changed reading where something was changed. */
+  /** Whether the model reads a text of its own with an encoder; a language model continues its input instead. */
+  readonly hasSource = $derived.by(() => this.model?.input !== 'text')
+  /** The input text of the model that is shown. */
+  readonly text: string = $derived.by(() => (this.model ? this.state.inputs[this.model.input] : ''))
+  /** Number of leading output tokens that are the prompt of a language model. */
+  readonly prompt: number = $derived.by(() => (this.hasSource ? 0 : (this.shown?.result?.prompt ?? this.typed.length)))
+  /** The input text as part of a question. */
+  readonly input: Record<string, string> = $derived.by(() => (this.model ? { [this.model.input]: this.text } : {}))
+  /** What the views show: the changed inspection if something was changed. */
   readonly shown = $derived.by(() => (this.hasChanges && this.altered ? this.altered : this.base))
 
-  /** The part, layer and heads that are shown: those wished for, as far as this model has them. */
+  /** The selected kind of attention, or the closest that this model has. */
   readonly shape: PartShape | undefined = $derived.by(() => {
     const parts = this.model?.parts ?? []
     return parts.find(({ part }) => part === this.state.part) ?? parts.find(({ part }) => part === 'cross') ?? parts[0]
   })
-  readonly at: At | null = $derived.by(() => {
+  /** The selected part, layer and heads, within what this model has. */
+  readonly attention: AttentionChoice | null = $derived.by(() => {
     const { shape, state } = this
     if (!shape) return null
     const heads = state.heads.filter((head) => head < shape.heads)
     return { part: shape.part, layer: Math.min(state.layer, shape.layers - 1), heads: heads.length ? heads : [0] }
   })
   readonly selection: Selection | null = $derived.by(() => {
-    const { shown, at, model } = this
+    const { shown, attention, model } = this
     const { aggregate, words, specials, threshold, top } = this.state
-    return shown && at && model ? select(shown, at, { aggregate, words, specials, threshold, top }, model.rtl) : null
+    return shown && attention && model ? select(shown, attention, { aggregate, words, specials, threshold, top }, model.rtl) : null
   })
 
-  /** What is looked at: what the pointer is on, else what is pinned. */
+  /** What the pointer is on, or else what is pinned. */
   readonly focus: Focus | null = $derived.by(() => {
     if (this.hover) return this.hover
     const { selection } = this
     const { pin } = this.state
     if (!pin || !selection) return null
     const groups = pin.side === 'query' ? selection.queries.groups : selection.keys.groups
-    const found = groups.findIndex(({ members }) => members.includes(pin.place))
-    if (found < 0) return null
-    return pin.side === 'query' ? { query: found, key: null } : { query: null, key: found }
+    const group = groups.findIndex(({ members }) => members.includes(pin.place))
+    if (group < 0) return null
+    return pin.side === 'query' ? { query: group, key: null } : { query: null, key: group }
   })
 
-  /** Somebody typed: the tokens come at once, the rest after a short pause. */
-  type(source: string): void {
+  /** Set the input text: its tokens are requested at once, the rest after a short pause. */
+  type(text: string): void {
+    if (!this.model) return
     this.typing = true
     this.typedAt = now()
-    this.state.source = source
-    // What was said of single tokens says nothing of those of another sentence.
+    this.state.inputs[this.model.input] = text
+    // Changes of single tokens do not apply to another text.
     if (this.state.prefix.length) this.state.prefix = []
     const general = this.state.changes.filter(({ op }) => op === 'ablate' || op === 'keep')
     if (general.length < this.state.changes.length) this.state.changes = general
     this.state.pin = null
   }
 
-  /** Ask in a channel for the model that is shown. */
-  ask(channel: string, question: Question, answering: Parameters<Client['ask']>[3]): void {
-    this.client.ask(channel, this.model?.name ?? null, question, answering)
+  /** Ask a question about the model that is shown. */
+  ask(channel: string, question: Question, handlers: Parameters<Client['ask']>[3]): void {
+    this.client.ask(channel, this.model?.name ?? null, question, handlers)
   }
 
   private askModels(): void {
     this.client.ask('models', null, { kind: 'models' }, {
       frame: ({ message }) => {
-        this.making = null
+        this.training = null
         this.models = (message as ModelsMessage).models
-        if (!this.state.source) this.state.source = this.model?.examples[0] ?? ''
-        measuredWhenPainted('ready', 0)
+        if (this.model && !this.text) this.state.inputs[this.model.input] = this.model.examples[0] ?? ''
+        recordTimeWhenPainted('ready', 0)
       },
-      failed: (sentence) => (this.failed = sentence),
-      missing: () => (this.failed = 'This recording names no model.'),
+      failed: (message) => (this.failed = message),
+      missing: () => (this.failed = 'This recording contains no model.'),
     })
   }
 
-  private whenSentenceChanges(): void {
+  private inputChanged(): void {
     clearTimeout(this.timer)
     const start = this.typing ? this.typedAt : now()
-    if (!this.state.source.trim()) {
-      this.empty()
+    if (!this.text.trim()) {
+      this.clear()
       return
     }
     this.askTokens(start)
@@ -158,26 +171,26 @@ export class Explorer {
     this.typing = false
   }
 
-  private empty(): void {
+  private clear(): void {
     for (const channel of ['tokens', 'main', 'altered']) this.client.drop(channel)
     Object.assign(this, { typed: [], base: null, altered: null, busy: false, failed: '', typing: false })
   }
 
   private askTokens(start: number): void {
-    this.ask('tokens', { kind: 'tokens', source: this.state.source }, {
+    this.ask('tokens', { kind: 'tokens', ...this.input }, {
       frame: ({ message }) => {
         this.typed = (message as TokensMessage).tokens
-        measuredWhenPainted('tokens', start)
+        recordTimeWhenPainted('tokens', start)
       },
     })
   }
 
-  /** The question for a reading of the sentence, with what else it is to hold. */
+  /** Return the question `read` for the current input, with additional fields. */
   question(more: Record<string, unknown> = {}): Question {
-    const { source, target, beam } = this.state
-    const first = this.at ? { part: this.at.part, layer: this.at.layer } : undefined
-    const long = this.typed.length > LONG && this.at ? { want: this.needed() } : {}
-    return { kind: 'read', source, beam, candidates: 8, first, ...long, ...(target ? { target } : {}), ...more }
+    const { target, beam } = this.state
+    const first = this.attention ? { part: this.attention.part, layer: this.attention.layer } : undefined
+    const long = this.typed.length > LONG && this.attention ? { want: this.neededParts() } : {}
+    return { kind: 'read', ...this.input, beam, candidates: 8, first, ...long, ...(target ? { target } : {}), ...more }
   }
 
   private read(start: number): void {
@@ -186,51 +199,60 @@ export class Explorer {
     this.busy = true
     this.client.drop('altered')
     this.altered = null
-    const reading = new Reading()
+    const inspection = new Inspection()
     let last = start
     this.ask('main', this.question(), {
       frame: (frame) => {
         const { kind } = frame.message
-        const first = { encoder: !reading.layers.size, target: !reading.target.length }
-        reading.take(frame)
-        if (kind === 'tokens') this.base = reading
-        if ((kind === 'encoder' || kind === 'attention') && first.encoder) measuredWhenPainted('encoder', start)
+        const first = { attention: !inspection.layers.size, target: !inspection.target.length }
+        inspection.add(frame)
+        if (kind === 'tokens') this.base = inspection
+        if (kind === 'attention' && first.attention) recordTimeWhenPainted('encoder', start)
         if (kind === 'target' || (kind === 'result' && first.target)) {
-          measuredWhenPainted(first.target ? 'first-target' : 'next-target', first.target ? start : last)
+          recordTimeWhenPainted(first.target ? 'first-target' : 'next-target', first.target ? start : last)
           last = now()
         }
-        if (kind === 'result') measuredWhenPainted('result', start)
-        if (reading.done) this.finished(reading)
+        if (kind === 'result') recordTimeWhenPainted('result', start)
+        if (inspection.done) this.finished(inspection)
       },
-      failed: (sentence) => this.fail(sentence),
+      ...this.readFailures(),
+    })
+  }
+
+  private readFailures() {
+    return {
+      failed: (message: string) => {
+        this.failed = message
+        this.busy = false
+      },
       missing: () => {
         this.missing = true
         this.busy = false
       },
-    })
+    }
   }
 
-  private fail(sentence: string): void {
-    this.failed = sentence
+  private finished(inspection: Inspection): void {
     this.busy = false
-  }
-
-  private finished(reading: Reading): void {
-    this.busy = false
-    if (this.fresh && reading.facts.length) this.openMostConfident(reading)
+    if (this.fresh && inspection.facts.length) this.openMostConfident(inspection)
+    if (!this.state.step && inspection.prompt) {
+      // The first step of interest is the first token after the prompt.
+      this.automatic = true
+      this.state.step = inspection.prompt
+    }
     this.fresh = false
   }
 
-  /** A first visitor sees the head that is surest of itself, not merely the first one. */
-  private openMostConfident(reading: Reading): void {
-    const facts = reading.facts.filter(({ part }) => part === this.at?.part)
+  /** Show the most confident head first, unless the URL names another. */
+  private openMostConfident(inspection: Inspection): void {
+    const facts = inspection.facts.filter(({ part }) => part === this.attention?.part)
     const best = facts.reduce<(typeof facts)[number] | undefined>((a, b) => (a && a.confidence >= b.confidence ? a : b), undefined)
     if (!best) return
-    this.unasked = true
+    this.automatic = true
     Object.assign(this.state, { layer: best.layer, heads: [best.head] })
   }
 
-  private whenChanged(base: Reading): void {
+  private changesChanged(base: Inspection): void {
     if (!this.hasChanges) {
       this.client.drop('altered')
       this.altered = null
@@ -238,83 +260,83 @@ export class Explorer {
     }
     const start = this.changedAt || now()
     this.changedAt = 0
-    const reading = new Reading()
+    const inspection = new Inspection()
     const { changes, prefix } = $state.snapshot(this.state)
     this.busy = true
     this.ask('altered', this.question({ changes, prefix, baseline: base.ids }), {
       frame: (frame) => {
-        reading.take(frame)
+        inspection.add(frame)
         if (frame.message.kind === 'result') {
-          this.altered = reading
-          measuredWhenPainted('what-if', start)
+          this.altered = inspection
+          recordTimeWhenPainted('what-if', start)
         }
-        if (reading.done) this.busy = false
+        if (inspection.done) this.busy = false
       },
-      failed: (sentence) => this.fail(sentence),
-      missing: () => {
-        this.missing = true
-        this.busy = false
-      },
+      ...this.readFailures(),
     })
   }
 
-  /** Change what the model does, in a way that can be undone. */
-  change(next: Partial<Pick<State, 'changes' | 'prefix'>>): void {
-    this.undo.leave($state.snapshot({ changes: this.state.changes, prefix: this.state.prefix }))
+  /** Change the computation of the model, in a way that can be undone. */
+  change(next: Partial<Editable>): void {
+    this.undo.save(this.editable())
     this.apply(next)
   }
 
   stepBack(): void {
-    const before = this.undo.undo($state.snapshot({ changes: this.state.changes, prefix: this.state.prefix }))
+    const before = this.undo.undo(this.editable())
     if (before) this.apply(before)
   }
 
   stepForward(): void {
-    const after = this.undo.redo($state.snapshot({ changes: this.state.changes, prefix: this.state.prefix }))
+    const after = this.undo.redo(this.editable())
     if (after) this.apply(after)
   }
 
-  private apply(next: Partial<Pick<State, 'changes' | 'prefix'>>): void {
+  private editable(): Editable {
+    return $state.snapshot({ changes: this.state.changes, prefix: this.state.prefix })
+  }
+
+  private apply(next: Partial<Editable>): void {
     this.changedAt = now()
     Object.assign(this.state, next)
     this.undoable = { undo: this.undo.canUndo, redo: this.undo.canRedo }
   }
 
-  /** The parts that the view needs. */
-  private needed(): string[] {
+  /** Return the parts whose weights the current view needs. */
+  private neededParts(): Part[] {
     const parts = this.model?.parts.map(({ part }) => part) ?? []
-    if (this.state.view === 'atlas' || !this.at) return parts
-    return this.state.aggregate === 'rollout' ? [...new Set([this.at.part, 'encoder'])] : [this.at.part]
+    if (this.state.view === 'atlas' || !this.attention) return parts
+    const { part } = this.attention
+    return this.state.aggregate === 'rollout' && part === 'cross' ? parts.filter((name) => name !== 'decoder') : [part]
   }
 
-  /** A long sentence came with one part only: ask for those that are now looked at. */
-  private fillIn(): void {
+  /** A long text arrives with one part only: request the parts that are shown now. */
+  private requestMissing(): void {
     const { shown } = this
     if (!shown?.done) return
-    const want = this.needed().filter((part) => !shown.layer(part as never, 0))
+    const want = this.neededParts().filter((part) => !shown.layer(part, 0))
     if (!want.length) return
     const changes = shown === this.altered ? { changes: $state.snapshot(this.state.changes) } : {}
-    const { source } = this.state
-    this.ask('fill', { kind: 'read', source, target_ids: shown.ids, want, ...changes }, {
-      frame: (frame) => ['encoder', 'attention', 'heads'].includes(frame.message.kind) && shown.take(frame),
+    this.ask('fill', { kind: 'read', ...this.input, target_ids: shown.ids, want, ...changes }, {
+      frame: (frame) => ['attention', 'heads'].includes(frame.message.kind) && shown.add(frame),
     })
   }
 
-  /** Log-probability of the shown target, and what the changes did to that of the baseline. */
+  /** The change of the baseline's log-probability under the changes. */
   readonly baselineShift: number | null = $derived.by(() => {
-    const judged = (this.altered?.result as ResultMessage | null | undefined)?.baseline
-    return judged && this.base ? judged.logprobs.reduce((sum, each) => sum + each, 0) - this.base.total : null
+    const baseline = this.altered?.result?.baseline
+    return baseline && this.base ? outputLogprob(baseline.logprobs, this.base.prompt) - this.base.total : null
   })
 }
 
 const KEY = Symbol('explorer')
 
-/** Hand the explorer to every component below. */
-export function provide(explorer: Explorer): void {
+/** Provide the explorer to all components below. */
+export function provideExplorer(explorer: Explorer): void {
   setContext(KEY, explorer)
 }
 
-/** The explorer that a component above has provided. */
-export function explorer(): Explorer {
+/** Return the explorer that a component above provides. */
+export function useExplorer(): Explorer {
   return getContext<Explorer>(KEY)
 }

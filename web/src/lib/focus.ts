@@ -1,16 +1,16 @@
-/** How a look at one token lights up the others: rows, columns and shades of the selection. */
+/** The token or cell in focus: what it highlights in a selection, and how it is described in words. */
 
 import type { Focus } from './explorer.svelte'
 import { readable, type Edge, type Selection, type Side } from './selection'
 import { isolated } from './script'
 import { columnOf, groupOf, ranks, rowOf } from './weights'
 
-/** The place along an edge of a token of the sequence, as a group; −1 if it is not there. */
+/** Return the group of a token along an edge, or −1. */
 export function groupAt(edge: Edge, place: number): number {
   return groupOf(edge.groups, place - edge.shift)
 }
 
-/** What a look at a token of a side means for a selection: a query if that side asks, else a key. */
+/** Return the focus on a token: a query if the queries are on its side, otherwise a key. */
 export function focusOn(selection: Selection, side: Side, place: number): Focus | null {
   if (selection.queries.side === side) {
     const query = groupAt(selection.queries, place)
@@ -21,8 +21,8 @@ export function focusOn(selection: Selection, side: Side, place: number): Focus 
   return key < 0 ? null : { query: null, key }
 }
 
-/** For each token of a side the weight it gets or gives by what is looked at; nothing where that says nothing. */
-export function shades(selection: Selection, focus: Focus | null, side: Side, count: number): Float32Array | null {
+/** Return the weight of each token of a side for the query or key in focus, or null if the focus is on that side. */
+export function tokenWeights(selection: Selection, focus: Focus | null, side: Side, count: number): Float32Array | null {
   if (!focus) return null
   const { queries, keys, full } = selection
   const [edge, values] =
@@ -42,8 +42,8 @@ export function shades(selection: Selection, focus: Focus | null, side: Side, co
   return result
 }
 
-/** Tokens of a side that are looked at themselves. */
-export function lit(selection: Selection, focus: Focus | null, side: Side): ReadonlySet<number> {
+/** Return the tokens of a side that are in focus themselves. */
+export function highlighted(selection: Selection, focus: Focus | null, side: Side): ReadonlySet<number> {
   const places = new Set<number>()
   const add = (edge: Edge, group: number | null) => {
     if (group === null || edge.side !== side) return
@@ -54,20 +54,20 @@ export function lit(selection: Selection, focus: Focus | null, side: Side): Read
   return places
 }
 
-/** The exact weights of the row of a query, where they are known. */
+/** Returns the exact weights of a query, if they are known. */
 export type Exact = (query: number) => Float32Array | undefined
 
-/** The line that says what is looked at: «query 'Katze', key 'cat', 0.62, rank 1». */
-export function spoken(selection: Selection, focus: Focus | null, exact: Exact = () => undefined): string {
+/** Describe the focus in words: «query 'Katze', key 'cat', 0.62, rank 1». */
+export function focusText(selection: Selection, focus: Focus | null, exact: Exact = () => undefined): string {
   if (!focus) return ''
   const { queries, keys, full } = selection
   if (focus.query === null) {
     const column = focus.key === null ? null : columnOf(full, focus.key)
-    return column ? `key '${named(keys, focus.key!)}', looked at by ${heaviest(column, queries.labels)}` : ''
+    return column ? `key '${named(keys, focus.key!)}', attended by ${heaviest(column, queries.labels)}` : ''
   }
   const row = exact(focus.query) ?? rowOf(full, focus.query)
   const query = `query '${named(queries, focus.query)}'`
-  if (focus.key === null) return `${query}, looks at ${heaviest(row, keys.labels)}`
+  if (focus.key === null) return `${query}, attends to ${heaviest(row, keys.labels)}`
   const weight = row[focus.key] ?? 0
   const digits = exact(focus.query) ? exactly(weight) : readable(weight)
   return `${query}, key '${named(keys, focus.key)}', ${digits}, rank ${ranks(row)[focus.key]}`

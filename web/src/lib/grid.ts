@@ -1,6 +1,6 @@
-/** A matrix as a place on the screen: how large its cells are, which labels there is room for, what is under a point. */
+/** Geometry of a matrix on the screen: cell sizes, visible labels and keyboard moves. */
 
-export interface Room {
+export interface Available {
   width: number
   height: number
 }
@@ -16,12 +16,12 @@ export interface Cells {
 export const LARGEST = 42
 export const SMALLEST = 1
 const LETTER = 13
-/** Cells that would be smaller than this need not be square: a few rows stay readable over many columns. */
+/** Smaller cells need not be square, so that a few rows stay readable over many columns. */
 const SQUARE = 12
 
-/** Cells as large as fit, but no larger than reads well and no smaller than can be seen; square where there is room. */
-export function cellsIn(room: Room, rows: number, columns: number): Cells {
-  const [across, down] = [room.width / Math.max(1, columns), room.height / Math.max(1, rows)]
+/** Return the largest cells that fit, within limits of readability; square cells if they are large enough. */
+export function cellSizes(available: Available, rows: number, columns: number): Cells {
+  const [across, down] = [available.width / Math.max(1, columns), available.height / Math.max(1, rows)]
   const side = Math.min(across, down)
   const fitting = (size: number, most: number) => Math.min(most, Math.max(SMALLEST, size >= 6 ? Math.floor(size) : size))
   const square = side >= SQUARE
@@ -30,16 +30,16 @@ export function cellsIn(room: Room, rows: number, columns: number): Cells {
   return { wide, high, width: wide * columns, height: high * rows }
 }
 
-/** The labels there is room for: all of them, or every so many-th, and always those that are looked at. */
-export function labelled(count: number, size: number, always: readonly (number | null)[]): number[] {
+/** Return the indices of the labels that fit: all, or every n-th, and always those in focus. */
+export function visibleLabels(count: number, size: number, always: readonly (number | null)[]): number[] {
   const every = Math.max(1, Math.ceil(LETTER / size - 0.35))
-  const wanted = always.filter((place): place is number => place !== null && place >= 0 && place < count)
-  const near = (place: number) => every > 1 && wanted.some((each) => Math.abs(each - place) < every && each !== place)
-  const places = Array.from({ length: count }, (_, place) => place)
-  return places.filter((place) => wanted.includes(place) || (place % every === 0 && !near(place)))
+  const wanted = always.filter((index): index is number => index !== null && index >= 0 && index < count)
+  const near = (index: number) => every > 1 && wanted.some((shown) => Math.abs(shown - index) < every && shown !== index)
+  const indices = Array.from({ length: count }, (_, index) => index)
+  return indices.filter((index) => wanted.includes(index) || (index % every === 0 && !near(index)))
 }
 
-/** The column drawn at this place from the left, and the other way round. */
+/** Return the column at a position from the left; its own inverse. */
 export function mirrored(column: number, columns: number, rtl: boolean): number {
   return rtl ? columns - 1 - column : column
 }
@@ -49,8 +49,8 @@ export interface Cell {
   column: number
 }
 
-/** Where a key takes the active cell; nothing if the key is not for moving. Arrows go where they point on the screen. */
-export function walked({ row, column }: Cell, key: string, rows: number, columns: number, rtl: boolean): Cell | null {
+/** Return the cell that a key moves to, or null for other keys. Arrow keys move in their direction on the screen. */
+export function moveCell({ row, column }: Cell, key: string, rows: number, columns: number, rtl: boolean): Cell | null {
   const ahead = rtl ? -1 : 1
   const to = {
     ArrowRight: [row, column + ahead],
@@ -63,6 +63,6 @@ export function walked({ row, column }: Cell, key: string, rows: number, columns
     PageUp: [row - 10, column],
   }[key]
   if (!to) return null
-  const within = (place: number, count: number) => Math.min(count - 1, Math.max(0, place))
+  const within = (index: number, count: number) => Math.min(count - 1, Math.max(0, index))
   return { row: within(to[0]!, rows), column: within(to[1]!, columns) }
 }

@@ -1,48 +1,48 @@
-/** Keeps the address true to the state, and the state true to the address when somebody goes back. */
+/** Keep the URL in step with the state, and the state with the URL when the user navigates. */
 
-import { understood, written, type State } from './address'
+import { formatState, parseState, type State } from './address'
 import type { Explorer } from './explorer.svelte'
 
-/** What changes all the time while somebody types or drags: no step of its own in the history. */
-const PASSING = ['source', 'target', 'threshold', 'top', 'pin', 'step', 'count'] as const satisfies readonly (keyof State)[]
+/** Fields that change continuously while the user types or drags: they make no history entry. */
+const CONTINUOUS = ['inputs', 'target', 'threshold', 'top', 'pin', 'step', 'count'] as const satisfies readonly (keyof State)[]
 
-/** Whether going from one state to another is a step that one would want to go back. */
-export function isStep(before: State, after: State): boolean {
+/** Return whether the difference of two states is a history entry of its own. */
+export function isHistoryStep(before: State, after: State): boolean {
   const settled = (state: State) => {
     const rest: Partial<State> = { ...state }
-    for (const name of PASSING) Reflect.deleteProperty(rest, name)
+    for (const name of CONTINUOUS) Reflect.deleteProperty(rest, name)
     return JSON.stringify(rest)
   }
   return settled(before) !== settled(after)
 }
 
-/** Write the state into the address from now on. */
-export function keepAddress(look: Explorer): () => void {
-  let before: State = $state.snapshot(look.state)
+/** Write every change of the state to the URL. */
+export function syncAddress(explorer: Explorer): () => void {
+  let before: State = $state.snapshot(explorer.state)
   let first = true
   const stop = $effect.root(() => {
     $effect(() => {
-      const state = $state.snapshot(look.state)
-      const hash = `#${written(state)}`
+      const state = $state.snapshot(explorer.state)
+      const hash = `#${formatState(state)}`
       if (hash !== location.hash && hash !== `#${location.hash}`) {
-        if (!first && !look.unasked && isStep(before, state)) history.pushState(null, '', hash)
+        if (!first && !explorer.automatic && isHistoryStep(before, state)) history.pushState(null, '', hash)
         else history.replaceState(null, '', hash)
       }
       before = state
-      look.unasked = false
-      first = !look.models.length
+      explorer.automatic = false
+      first = !explorer.models.length
     })
   })
-  const heed = () => {
-    const state = understood(location.hash)
+  const navigated = () => {
+    const state = parseState(location.hash)
     before = state
-    Object.assign(look.state, state)
+    Object.assign(explorer.state, state)
   }
-  window.addEventListener('popstate', heed)
-  window.addEventListener('hashchange', heed)
+  window.addEventListener('popstate', navigated)
+  window.addEventListener('hashchange', navigated)
   return () => {
     stop()
-    window.removeEventListener('popstate', heed)
-    window.removeEventListener('hashchange', heed)
+    window.removeEventListener('popstate', navigated)
+    window.removeEventListener('hashchange', navigated)
   }
 }

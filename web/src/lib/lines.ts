@@ -1,22 +1,22 @@
-/** Attention as lines from queries to keys: only those worth drawing, gathered into a few paths by their weight. */
+/** Lines from queries to keys, grouped into a few SVG paths by weight. */
 
 import { linkHorizontal } from 'd3-shape'
 import type { Matrix } from './weights'
 
 export interface Bundle {
-  /** The strongest weight of the lines in this path. */
+  /** The largest weight of the lines in this path. */
   weight: number
   path: string
 }
 
-export interface Places {
+export interface LinePositions {
   left: (query: number) => number
   right: (key: number) => number
   width: number
 }
 
 const STEPS = 10
-/** Lines lighter than this are not drawn even without a threshold: they could not be seen. */
+/** Lines of smaller weights are never drawn, because they are invisible. */
 export const FAINTEST = 0.02
 
 interface Link {
@@ -26,19 +26,19 @@ interface Link {
 
 const link = linkHorizontal<Link, [number, number]>().x((point) => point[0]).y((point) => point[1])
 
-/** One line. */
-export function line(places: Places, query: number, key: number): string {
-  return link({ source: [0, places.left(query)], target: [places.width, places.right(key)] }) ?? ''
+/** Return the path of one line. */
+export function line(positions: LinePositions, query: number, key: number): string {
+  return link({ source: [0, positions.left(query)], target: [positions.width, positions.right(key)] }) ?? ''
 }
 
-/** All lines, as at most ten paths: a path costs the browser the same however many lines are in it. */
-export function bundles(matrix: Matrix, places: Places, only: (query: number, key: number) => boolean = () => true): Bundle[] {
+/** Return all lines as at most ten paths: the cost of a path hardly depends on the number of its lines. */
+export function bundles(matrix: Matrix, positions: LinePositions, only: (query: number, key: number) => boolean = () => true): Bundle[] {
   const paths = Array.from({ length: STEPS }, (): string[] => [])
   for (let query = 0; query < matrix.rows; query++) {
     for (let key = 0; key < matrix.columns; key++) {
       const weight = Math.abs(matrix.data[query * matrix.columns + key]!)
       if (weight < FAINTEST || !only(query, key)) continue
-      paths[Math.min(STEPS - 1, Math.floor(weight * STEPS))]!.push(line(places, query, key))
+      paths[Math.min(STEPS - 1, Math.floor(weight * STEPS))]!.push(line(positions, query, key))
     }
   }
   return paths.flatMap((parts, step) => (parts.length ? [{ weight: (step + 1) / STEPS, path: parts.join('') }] : []))

@@ -1,9 +1,12 @@
-/** What is asked and answered: the questions of the page, and the messages in the frames that answer them. */
+/** Types of the explorer's protocol: questions, and the messages in the frames that answer them. */
 
 import type { Message } from './wire'
 
+/** Encoder self-attention, decoder self-attention, or cross-attention. */
 export type Part = 'encoder' | 'decoder' | 'cross'
-export type Family = 'transformer' | 'sutskever' | 'bahdanau' | 'luong' | 'convs2s'
+export type Task = 'translation' | 'language_model'
+/** Name of a model's input text. */
+export type InputField = 'source' | 'text'
 
 export interface PartShape {
   part: Part
@@ -13,7 +16,11 @@ export interface PartShape {
 
 export interface Model {
   name: string
-  family: Family
+  task: Task
+  input: InputField
+  /** The architecture, as in the recipe, if it is known. */
+  family: string | null
+  /** The kinds of attention that the model has. */
   parts: PartShape[]
   width: number
   vocabulary: number
@@ -94,6 +101,8 @@ export interface ResultMessage extends Message {
   text: string
   score: number
   logprobs: number[]
+  /** How many tokens of the target are the prompt of a language model; 0 for a translation. */
+  prompt: number
   words: { source: string[]; target: string[] }
   alignment: string | null
   candidates: Candidate[][]
@@ -113,6 +122,8 @@ export interface HeadsMessage extends Message {
 }
 
 export interface BeamMessage extends Message {
+  /** Ids that every hypothesis begins with, before the nodes: the prompt of a language model. */
+  prompt: number[]
   nodes: BeamNode[]
   best: number[]
   finished: { node: number; text: string; score: number }[]
@@ -122,7 +133,6 @@ export interface MathsMessage extends Message {
   stages: Stage[]
   query: number
   keys: Token[]
-  d_k: number
 }
 
 export interface PositionsMessage extends Message {
@@ -139,8 +149,8 @@ export interface ErrorMessage extends Message {
   message: string
 }
 
-/** A first model is being trained: what is going on, and how much of it is done (0 to 1, where known). */
-export interface MakingMessage extends Message {
+/** Progress of training a first model; `done` runs from 0 to 1 where it is known. */
+export interface TrainingMessage extends Message {
   message?: string
   step?: number
   steps?: number
@@ -154,7 +164,7 @@ export interface Question {
   [detail: string]: unknown
 }
 
-/** A question as it travels: numbered, with the channel in which a newer one makes it stale. */
+/** A question with its id, and its channel: a newer question in the same channel makes it stale. */
 export interface Numbered extends Question {
   id: number
   channel: string

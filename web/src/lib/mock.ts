@@ -1,4 +1,4 @@
-/** A model that is none, for tests and for drawing without a server: it answers every question with made-up frames. */
+/** A transport that answers questions with synthetic frames, for tests and for development without a server. */
 
 import type { BeamNode, Model, Numbered, Part, Token } from './messages'
 import type { Listener, Transport } from './transport'
@@ -10,7 +10,7 @@ interface Given {
   data: Numbers
 }
 
-/** The bytes of a frame. */
+/** Encode a frame. */
 export function writeFrame(message: object, tensors: Record<string, Given> = {}): Uint8Array {
   const header: Record<string, unknown> = { __metadata__: { message: JSON.stringify(message) } }
   let end = 0
@@ -36,29 +36,33 @@ const parts = (layers: number, heads: number) => (['encoder', 'decoder', 'cross'
 
 export const MODELS: Model[] = [
   {
-    name: 'made-up-de', family: 'transformer', parts: parts(6, 8), width: 512, vocabulary: 8000, parameters: 44_000_000,
+    name: 'mock-de', task: 'translation', input: 'source', family: 'transformer', parts: parts(6, 8), width: 512, vocabulary: 8000, parameters: 44_000_000,
     source_language: 'en', target_language: 'de', rtl: { source: false, target: false },
     examples: ['the animal did not cross the street because it was too tired', 'I saw a cat on a mat'],
     longest: 512, learned_positions: false,
   },
   {
-    name: 'made-up-ar', family: 'transformer', parts: parts(3, 4), width: 256, vocabulary: 8000, parameters: 9_000_000,
+    name: 'mock-ar', task: 'translation', input: 'source', family: 'transformer', parts: parts(3, 4), width: 256, vocabulary: 8000, parameters: 9_000_000,
     source_language: 'en', target_language: 'ar', rtl: { source: false, target: true }, examples: ['I can go alone'],
     longest: 512, learned_positions: true,
   },
   {
-    name: 'bahdanau', family: 'bahdanau', parts: [{ part: 'cross', layers: 1, heads: 1 }], width: 256, vocabulary: 8000,
+    name: 'bahdanau', task: 'translation', input: 'source', family: 'bahdanau', parts: [{ part: 'cross', layers: 1, heads: 1 }], width: 256, vocabulary: 8000,
     parameters: 9_000_000, rtl: { source: false, target: false }, examples: ['I am a student'], longest: 512, learned_positions: false,
   },
   {
-    name: 'sutskever', family: 'sutskever', parts: [], width: 256, vocabulary: 8000, parameters: 9_000_000,
+    name: 'sutskever', task: 'translation', input: 'source', family: 'sutskever', parts: [], width: 256, vocabulary: 8000, parameters: 9_000_000,
     rtl: { source: false, target: false }, examples: ['I am a student'], longest: 512, learned_positions: false,
+  },
+  {
+    name: 'mock-lm', task: 'language_model', input: 'text', family: 'transformer', parts: [{ part: 'decoder', layers: 2, heads: 4 }], width: 256,
+    vocabulary: 8000, parameters: 9_000_000, rtl: { source: false, target: false }, examples: ['The cat sat'], longest: 512, learned_positions: true,
   },
 ]
 
 const ARABIC: [string, number][] = [['أست', 0], ['طيع', 0], ['الذ', 1], ['هاب', 1], ['وحي', 2], ['داً', 2]]
 
-/** Words cut in two where they are long. */
+/** Tokenize a text: long words become two tokens. */
 export function cut(text: string): Token[] {
   const tokens = text.split(/\s+/).filter(Boolean).flatMap((word, place): Token[] => {
     const pieces = word.length > 5 ? [word.slice(0, 4), word.slice(4)] : [word]
@@ -70,7 +74,9 @@ export function cut(text: string): Token[] {
   return [...tokens, END]
 }
 
+/** A language model repeats its prompt backwards, a translator reverses every word. */
 function targetOf(model: Model, source: Token[]): Token[] {
+  if (model.input === 'text') return [...source, ...[...source].reverse(), END]
   if (model.rtl.target) {
     return [...ARABIC.map(([text, word], i): Token => ({ piece: text, text, id: 500 + i, word, special: false })), END]
   }
@@ -93,7 +99,7 @@ function weights(queries: number, keys: number, heads: number, layer: number, ca
   return data
 }
 
-/** A transport whose other end is made up. */
+/** A transport without a server. */
 export class MockTransport implements Transport {
   readonly live = true
   readonly asked: Numbered[] = []
@@ -106,7 +112,7 @@ export class MockTransport implements Transport {
 
   open(listener: Listener): void {
     this.listener = listener
-    queueMicrotask(() => listener.line('open'))
+    queueMicrotask(() => listener.connection('open'))
   }
 
   send(question: Numbered): void {
@@ -123,7 +129,8 @@ export class MockTransport implements Transport {
 function* answers(question: Numbered): Generator<Uint8Array> {
   const { id } = question
   const model = MODELS.find(({ name }) => name === question.model) ?? MODELS[0]!
-  const source = cut((question['source'] as string | undefined) ?? '')
+  const text = (question[model.input] as string | undefined) ?? ''
+  const source = model.input === 'text' ? cut(text).slice(0, -1) : cut(text)
   switch (question.kind) {
     case 'models':
       yield writeFrame({ id, kind: 'models', last: true, models: MODELS })
@@ -132,17 +139,17 @@ function* answers(question: Numbered): Generator<Uint8Array> {
       yield writeFrame({ id, kind: 'tokens', last: true, tokens: source, words: [] })
       break
     case 'read':
-      yield* reading(id, model, source)
+      yield* inspection(id, model, source)
       break
     case 'beam':
-      yield writeFrame({ id, kind: 'beam', last: true, ...beam(targetOf(model, source)) })
+      yield writeFrame({ id, kind: 'beam', last: true, ...beam(model, source) })
       break
     default:
-      yield writeFrame({ id, kind: 'error', last: true, message: `The made-up model does not know '${question.kind}'.` })
+      yield writeFrame({ id, kind: 'error', last: true, message: `The mock model cannot answer '${question.kind}'.` })
   }
 }
 
-function* reading(id: number, model: Model, source: Token[]): Generator<Uint8Array> {
+function* inspection(id: number, model: Model, source: Token[]): Generator<Uint8Array> {
   const target = targetOf(model, source)
   yield writeFrame({ id, kind: 'tokens', last: false, tokens: source })
   for (let i = 1; i <= target.length; i++) yield writeFrame({ id, kind: 'target', last: false, tokens: target.slice(0, i) })
@@ -151,7 +158,7 @@ function* reading(id: number, model: Model, source: Token[]): Generator<Uint8Arr
   )
   yield writeFrame({
     id, kind: 'result', last: false, source, target, text: target.slice(0, -1).map(({ text }) => text).join(' '), score: -0.21,
-    logprobs: target.map((_, i) => -0.1 - (i % 3) * 0.2), words: { source: [], target: [] }, alignment: '0-0', candidates, baseline: null,
+    logprobs: target.map((_, i) => -0.1 - (i % 3) * 0.2), prompt: model.input === 'text' ? source.length : 0, words: { source: [], target: [] }, alignment: '0-0', candidates, baseline: null,
   })
   const facts = []
   for (const { part, layers, heads } of model.parts) {
@@ -171,7 +178,9 @@ function* reading(id: number, model: Model, source: Token[]): Generator<Uint8Arr
   yield writeFrame({ id, kind: 'heads', last: true, heads: facts })
 }
 
-function beam(target: Token[]): { nodes: BeamNode[]; best: number[]; finished: object[] } {
+function beam(model: Model, source: Token[]): { prompt: number[]; nodes: BeamNode[]; best: number[]; finished: object[] } {
+  const prompt = model.input === 'text' ? source.map(({ id }) => id) : []
+  const target = targetOf(model, source).slice(prompt.length)
   const nodes: BeamNode[] = []
   const best: number[] = []
   let parent: number | null = null
@@ -186,5 +195,5 @@ function beam(target: Token[]): { nodes: BeamNode[]; best: number[]; finished: o
     parent = nodes.length - 4
     best.push(parent)
   })
-  return { nodes, best, finished: [{ node: best[best.length - 1]!, text: 'made up', score: -0.3 }] }
+  return { prompt, nodes, best, finished: [{ node: best[best.length - 1]!, text: 'mock', score: -0.3 }] }
 }

@@ -1,4 +1,4 @@
-/** Puts matrices on canvases: one pixel a cell on a small hidden canvas, then enlarged without smoothing. */
+/** Paint matrices on canvases: one pixel per cell on a hidden canvas, enlarged without smoothing. */
 
 import { divergingPixels, pixels, shade, type Palette } from './palette'
 import { brightness, type Scale } from './scale'
@@ -20,8 +20,8 @@ function hidden(width: number, height: number): CanvasRenderingContext2D {
   return small.getContext('2d', { willReadFrequently: true })!
 }
 
-/** A canvas of this many CSS pixels, sharp on any screen; what is drawn is measured in CSS pixels. */
-export function sharp(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
+/** Resize a canvas to CSS pixels at the screen's own resolution, and return its context, scaled to CSS pixels. */
+export function scaledContext(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
   const ratio = window.devicePixelRatio || 1
   const [wide, high] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))]
   if (canvas.width !== wide) canvas.width = wide
@@ -32,48 +32,54 @@ export function sharp(canvas: HTMLCanvasElement, width: number, height: number):
   return context
 }
 
-function place(context: CanvasRenderingContext2D, image: ImageData, into: Rectangle): void {
+function drawImage(context: CanvasRenderingContext2D, image: ImageData, into: Rectangle): void {
   const { width, height } = image
   const source = hidden(width, height)
   source.putImageData(image, 0, 0)
   context.drawImage(source.canvas, 0, 0, width, height, into.x, into.y, into.width, into.height)
 }
 
-/** Weights as brightness; `mirrored` where the keys run from right to left. */
-export function paintWeights(
-  context: CanvasRenderingContext2D, matrix: Matrix, into: Rectangle, palette: Palette, scale: Scale, mirrored = false,
-): void {
-  const shades = pixels(palette)
-  fill(context, matrix, into, mirrored, (weight) => shades[shade(brightness(weight, scale))]!)
+/** How the keys of a matrix are painted. */
+export interface KeyOptions {
+  /** Whether the keys run from right to left. */
+  mirrored?: boolean
+  /** The number of keys that each query can attend to; masked keys are left empty. */
+  visible?: readonly number[]
 }
 
-/** Signed numbers between −range and range, white at zero. */
-export function paintSigned(
-  context: CanvasRenderingContext2D, matrix: Matrix, into: Rectangle, range: number, mirrored = false,
+/** Paint weights as brightness. */
+export function paintWeights(
+  context: CanvasRenderingContext2D, matrix: Matrix, into: Rectangle, palette: Palette, scale: Scale, keys: KeyOptions = {},
 ): void {
-  const shades = divergingPixels()
+  const table = pixels(palette)
+  fill(context, matrix, into, keys, (weight) => table[shade(brightness(weight, scale))]!)
+}
+
+/** Paint signed numbers between −range and range; zero is white. */
+export function paintSigned(context: CanvasRenderingContext2D, matrix: Matrix, into: Rectangle, range: number, keys: KeyOptions = {}): void {
+  const table = divergingPixels()
   const clip = (t: number) => Math.min(1, Math.max(-1, t))
-  fill(context, matrix, into, mirrored, (value) => shades[shade((clip(range > 0 ? value / range : 0) + 1) / 2)]!)
+  fill(context, matrix, into, keys, (value) => table[shade((clip(range > 0 ? value / range : 0) + 1) / 2)]!)
 }
 
 function fill(
-  context: CanvasRenderingContext2D, { rows, columns, data }: Matrix, into: Rectangle, mirrored: boolean,
+  context: CanvasRenderingContext2D, { rows, columns, data }: Matrix, into: Rectangle, { mirrored = false, visible }: KeyOptions,
   pixel: (value: number) => number,
 ): void {
   if (!rows || !columns) return
   const image = new ImageData(columns, rows)
   const words = new Uint32Array(image.data.buffer)
   for (let row = 0; row < rows; row++) {
-    for (let column = 0; column < columns; column++) {
+    for (let column = 0; column < (visible?.[row] ?? columns); column++) {
       words[row * columns + (mirrored ? columns - 1 - column : column)] = pixel(data[row * columns + column]!)
     }
   }
-  place(context, image, into)
+  drawImage(context, image, into)
 }
 
-/** One head straight from its bytes through a table of 256 pixels. */
+/** Paint one head directly from its bytes, through a table of 256 pixels; a causal head leaves later keys empty. */
 export function paintBytes(
-  context: CanvasRenderingContext2D, layer: Layer, head: number, into: Rectangle, table: Uint32Array, mirrored: boolean,
+  context: CanvasRenderingContext2D, layer: Layer, head: number, into: Rectangle, table: Uint32Array, mirrored: boolean, causal: boolean,
 ): void {
   const { queries, keys, data } = layer
   if (!queries || !keys) return
@@ -81,8 +87,9 @@ export function paintBytes(
   const words = new Uint32Array(image.data.buffer)
   const start = head * queries * keys
   for (let i = 0; i < words.length; i++) {
-    const at = mirrored ? i - (i % keys) + (keys - 1 - (i % keys)) : i
-    words[at] = table[data[start + i]!]!
+    const key = i % keys
+    const at = mirrored ? i - key + (keys - 1 - key) : i
+    if (!causal || key <= (i - key) / keys) words[at] = table[data[start + i]!]!
   }
-  place(context, image, into)
+  drawImage(context, image, into)
 }

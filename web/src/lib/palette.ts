@@ -1,4 +1,4 @@
-/** Colours: cividis for weights, blue over white to orange for differences, Okabe–Ito for kinds. */
+/** Colours: cividis for weights, blue–white–orange for differences, Okabe–Ito for categories. */
 
 import { brightness, type Scale } from './scale'
 import { WEIGHT_OF_BYTE } from './weights'
@@ -6,7 +6,7 @@ import { WEIGHT_OF_BYTE } from './weights'
 export type Palette = 'cividis' | 'blues' | 'greys'
 type Colour = readonly [number, number, number]
 
-// Cividis (Nuñez, Anderton and Renslow 2018) at seventeen even steps; between them a straight line is close enough.
+// Cividis (Nuñez, Anderton and Renslow 2018) at 17 even steps; linear interpolation between them is close enough.
 const CIVIDIS: readonly Colour[] = [
   [0, 34, 78], [0, 46, 106], [26, 56, 111], [50, 67, 109], [67, 78, 108], [83, 90, 109], [97, 101, 111],
   [111, 112, 115], [125, 124, 120], [140, 136, 120], [155, 148, 118], [171, 160, 114], [188, 174, 108],
@@ -20,11 +20,11 @@ const DIVERGING: readonly Colour[] = [
 
 const STOPS: Record<Palette, readonly Colour[]> = { cividis: CIVIDIS, blues: BLUES, greys: GREYS }
 
-/** Okabe and Ito's eight colours without black, in an order whose neighbours differ most. */
-export const KINDS = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#f0e442'] as const
+/** The palette of Okabe and Ito without black, ordered so that neighbours differ most. */
+export const CATEGORY_COLOURS = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#f0e442'] as const
 
-/** The colour at `t` between 0 and 1 along some stops. */
-export function along(stops: readonly Colour[], t: number): Colour {
+/** Interpolate between colour stops at `t`, from 0 to 1. */
+export function interpolate(stops: readonly Colour[], t: number): Colour {
   const place = Math.min(1, Math.max(0, t)) * (stops.length - 1)
   const low = Math.min(stops.length - 2, Math.floor(place))
   const a = stops[low]!
@@ -33,7 +33,7 @@ export function along(stops: readonly Colour[], t: number): Colour {
   return [mix(0), mix(1), mix(2)]
 }
 
-// Canvases hold their pixels as red, green, blue, alpha: one little-endian word of 32 bits a pixel.
+// A canvas stores a pixel as red, green, blue, alpha: one little-endian 32-bit word.
 function packed([red, green, blue]: Colour): number {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0
 }
@@ -41,46 +41,46 @@ function packed([red, green, blue]: Colour): number {
 const tables = new Map<string, Uint32Array>()
 
 function table(name: string, colour: (t: number) => Colour, size: number): Uint32Array {
-  let found = tables.get(name)
-  if (!found) tables.set(name, (found = Uint32Array.from({ length: size }, (_, i) => packed(colour(i / (size - 1))))))
-  return found
+  let pixels = tables.get(name)
+  if (!pixels) tables.set(name, (pixels = Uint32Array.from({ length: size }, (_, i) => packed(colour(i / (size - 1))))))
+  return pixels
 }
 
 const FINE = 1024
 
-/** Pixels for a brightness from 0 to 1, in 1024 steps. */
+/** Return the pixels for a brightness from 0 to 1, in 1024 steps. */
 export function pixels(palette: Palette): Uint32Array {
-  return table(palette, (t) => along(STOPS[palette], t), FINE)
+  return table(palette, (t) => interpolate(STOPS[palette], t), FINE)
 }
 
-/** Pixels for a difference from −1 to 1, in 1024 steps; white in the middle. */
+/** Return the pixels for a difference from −1 to 1, in 1024 steps; zero is white. */
 export function divergingPixels(): Uint32Array {
-  return table('diverging', (t) => along(DIVERGING, t), FINE)
+  return table('diverging', (t) => interpolate(DIVERGING, t), FINE)
 }
 
-/** A pixel for each byte of √weight: what paints a whole atlas without computing a single weight. */
+/** Return a pixel for each byte of √weight, so that the atlas is painted without decoding any weight. */
 export function bytePixels(palette: Palette, scale: Scale, least: number): Uint32Array {
-  const shades = pixels(palette)
-  return Uint32Array.from(WEIGHT_OF_BYTE, (weight) => shades[shade(weight < least ? 0 : brightness(weight, scale))]!)
+  const table = pixels(palette)
+  return Uint32Array.from(WEIGHT_OF_BYTE, (weight) => table[shade(weight < least ? 0 : brightness(weight, scale))]!)
 }
 
-/** The step of a table of 1024 for a number from 0 to 1. */
+/** Return the index into a table of 1024 pixels for a number from 0 to 1. */
 export function shade(t: number): number {
   return Math.round(t * (FINE - 1))
 }
 
-/** CSS colour of a brightness. */
+/** Return the CSS colour of a brightness. */
 export function css(palette: Palette, t: number): string {
-  return `rgb(${along(STOPS[palette], t).join(' ')})`
+  return `rgb(${interpolate(STOPS[palette], t).join(' ')})`
 }
 
-/** CSS colour of a difference between −1 and 1. */
+/** Return the CSS colour of a difference between −1 and 1. */
 export function divergingCss(t: number): string {
-  return `rgb(${along(DIVERGING, (t + 1) / 2).join(' ')})`
+  return `rgb(${interpolate(DIVERGING, (t + 1) / 2).join(' ')})`
 }
 
-/** A CSS gradient of a palette, for a legend. */
+/** Return a CSS gradient of a palette, for a legend. */
 export function gradient(palette: Palette | 'diverging'): string {
   const stops = palette === 'diverging' ? DIVERGING : STOPS[palette]
-  return `linear-gradient(to right, ${stops.map((each) => `rgb(${each.join(' ')})`).join(', ')})`
+  return `linear-gradient(to right, ${stops.map((stop) => `rgb(${stop.join(' ')})`).join(', ')})`
 }

@@ -1,13 +1,13 @@
-/** How a weight becomes a brightness: linear, square root or logarithm; and which weights are left out. */
+/** Map weights to brightness (linear, square root or logarithmic), and filter small weights. */
 
 import type { Matrix } from './weights'
 
 export type Scale = 'linear' | 'sqrt' | 'log'
 
-/** The smallest weight the logarithmic scale tells from nothing. */
+/** The smallest weight that the logarithmic scale distinguishes from zero. */
 export const LOG_FLOOR = 1e-3
 
-/** A weight between 0 and 1 as a brightness between 0 and 1. */
+/** Return the brightness of a weight; both are between 0 and 1. */
 export function brightness(weight: number, scale: Scale): number {
   if (weight <= 0) return 0
   if (scale === 'linear') return Math.min(1, weight)
@@ -15,7 +15,7 @@ export function brightness(weight: number, scale: Scale): number {
   return Math.min(1, Math.max(0, 1 - Math.log(weight) / Math.log(LOG_FLOOR)))
 }
 
-/** The weight at a brightness: the inverse, for the legend. */
+/** Return the weight of a brightness, the inverse of `brightness`, for legends. */
 export function weightAt(bright: number, scale: Scale): number {
   if (scale === 'linear') return bright
   if (scale === 'sqrt') return bright * bright
@@ -24,8 +24,8 @@ export function weightAt(bright: number, scale: Scale): number {
 
 export type Filter = { by: 'threshold'; least: number } | { by: 'top'; count: number }
 
-/** Weights that the filter lets through; the others become 0. Negative ones (differences) count by size. */
-export function filtered(matrix: Matrix, filter: Filter): Matrix {
+/** Set the weights that a filter rejects to 0. Negative values (differences) are compared by their absolute value. */
+export function filterWeights(matrix: Matrix, filter: Filter): Matrix {
   const { rows, columns } = matrix
   if (filter.by === 'threshold') {
     if (filter.least <= 0) return matrix
@@ -40,8 +40,8 @@ export function filtered(matrix: Matrix, filter: Filter): Matrix {
   return { rows, columns, data }
 }
 
-/** The largest size of any entry, so that a legend can show the true range. */
-export function largest(matrix: Matrix): number {
+/** Return the largest absolute value, so that a legend can show the true range. */
+export function maxAbs(matrix: Matrix): number {
   let most = 0
   for (const weight of matrix.data) most = Math.max(most, Math.abs(weight))
   return most

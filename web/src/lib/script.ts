@@ -1,20 +1,20 @@
 /**
- * Writing: where a token ends between two Arabic letters that join, both sides get a zero-width joiner, so that each
- * piece keeps the shape it has in the word.
+ * Arabic script: where a token ends between two joining letters, both sides get a zero-width joiner, so that each
+ * token keeps the letter shapes it has in the word.
  */
 
 export const JOINER = '\u200d'
 
-/** How a letter joins: on both sides, to the one before it only, not at all, or not a letter but a mark upon one. */
+/** How a letter joins: on both sides, only to the letter before it, not at all; or a combining mark. */
 export type Joining = 'both' | 'before' | 'none' | 'mark'
 
-// Unicode's joining types (ArabicShaping) of the letters of Arabic, Persian, Urdu and their neighbours.
+// Unicode joining types (ArabicShaping.txt) of the letters of Arabic, Persian, Urdu and related languages.
 const BEFORE_ONLY = new Set(
   Array.from('آأؤإاةدذرزوٱٲٳٵٶٷڈډڊڋڌڍڎڏڐڑڒړڔڕږڗژڙۀۃۄۅۆۇۈۉۊۋۍۏےۓەۮۯݙݚݛݫݬݱݳݴݸݹ', (letter) => letter.codePointAt(0)!),
 )
 const NOT_JOINING = new Set([0x0621, 0x0674, 0x06d4, 0x06dd, 0x200c])
 
-/** How the letter with this code point joins. */
+/** Return how the letter of a code point joins. */
 export function joining(point: number): Joining {
   const mark =
     (point >= 0x064b && point <= 0x065f) || point === 0x0670 || (point >= 0x06d6 && point <= 0x06dc) ||
@@ -45,13 +45,13 @@ function lastLetter(text: string): Joining {
   return 'none'
 }
 
-/** Whether a cut between these two texts parts letters that would have joined. */
+/** Return whether the last letter of one text joins the first letter of the next. */
 export function joined(left: string, right: string): boolean {
   const first = firstLetter(right)
   return lastLetter(left) === 'both' && (first === 'both' || first === 'before')
 }
 
-/** Texts of one sequence, some of which go on the word before them, with joiners where a cut parts joining letters. */
+/** Add joiners to texts that continue the word of the text before them, where their letters join. */
 export function shaped(texts: readonly string[], continues: readonly boolean[]): string[] {
   const result = [...texts]
   for (let i = 1; i < texts.length; i++) {
@@ -65,7 +65,7 @@ export function shaped(texts: readonly string[], continues: readonly boolean[]):
 
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/
 
-/** A text that keeps its direction to itself inside a sentence that runs the other way. */
+/** Isolate a right-to-left text, so that it does not reorder the text around it. */
 export function isolated(text: string): string {
   return RIGHT_TO_LEFT.test(text) ? `\u2068${text}\u2069` : text
 }

@@ -1,4 +1,4 @@
-/** A heat map as SVG text, made in the page: what can be saved even from a recording. */
+/** Draw a heat map as SVG in the page, which works without a server. */
 
 import { css } from './palette'
 import { brightness, type Scale } from './scale'
@@ -11,16 +11,16 @@ const TOP = 100
 
 const escaped = (text: string) => text.replace(/[&<>"]/g, (letter) => `&#${letter.charCodeAt(0)};`)
 
-/** The selection as a picture of vectors. */
+/** Return a selection as an SVG heat map. */
 export function heatSvg(selection: Selection, palette: Palette, scale: Scale, title: string): string {
-  const { matrix, queries, keys } = selection
+  const { matrix, queries, keys, visible } = selection
   const across = (column: number) => LEFT + CELL * (keys.rtl ? matrix.columns - 1 - column : column)
   const cells: string[] = []
   for (let row = 0; row < matrix.rows; row++) {
-    for (let column = 0; column < matrix.columns; column++) {
+    for (let column = 0; column < (visible[row] ?? 0); column++) {
       const weight = matrix.data[row * matrix.columns + column]!
-      const place = `x="${across(column)}" y="${TOP + CELL * row}" width="${CELL}" height="${CELL}"`
-      cells.push(`<rect ${place} fill="${css(palette, brightness(weight, scale))}"><title>${weight.toFixed(3)}</title></rect>`)
+      const box = `x="${across(column)}" y="${TOP + CELL * row}" width="${CELL}" height="${CELL}"`
+      cells.push(`<rect ${box} fill="${css(palette, brightness(weight, scale))}"><title>${weight.toFixed(3)}</title></rect>`)
     }
   }
   const rows = queries.labels.map(

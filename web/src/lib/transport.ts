@@ -1,14 +1,14 @@
-/** Ways a question reaches a model: a WebSocket, a notebook's kernel, or answers recorded in the page itself. */
+/** Transports for questions and frames: a WebSocket, a notebook kernel, or answers recorded in the page. */
 
 import type { Numbered, Question } from './messages'
 
-export type Line = 'connecting' | 'open' | 'lost' | 'recorded'
+export type Connection = 'connecting' | 'open' | 'lost' | 'recorded'
 
-/** Where bytes and news of the line go. */
+/** Receives frames and changes of the connection. */
 export interface Listener {
   frame(bytes: ArrayBuffer | ArrayBufferView, id?: number): void
-  line(state: Line): void
-  /** The question with this number has no recorded answer. */
+  connection(state: Connection): void
+  /** There is no recorded answer to the question with this id. */
   missing(id: number): void
 }
 
@@ -22,7 +22,7 @@ export interface Transport {
 const FIRST_WAIT_MS = 400
 const LONGEST_WAIT_MS = 4000
 
-/** A WebSocket that opens itself again, waiting a little longer each time. */
+/** A WebSocket that reconnects with increasing delays. */
 export class SocketTransport implements Transport {
   readonly live = true
   private socket: WebSocket | null = null
@@ -35,20 +35,20 @@ export class SocketTransport implements Transport {
   }
 
   open(listener: Listener): void {
-    listener.line('connecting')
+    listener.connection('connecting')
     const socket = new WebSocket(this.address)
     socket.binaryType = 'arraybuffer'
     this.socket = socket
     socket.onopen = () => {
       this.wait = FIRST_WAIT_MS
-      listener.line('open')
+      listener.connection('open')
     }
     socket.onmessage = (event: MessageEvent<unknown>) => {
       if (event.data instanceof ArrayBuffer) listener.frame(event.data)
     }
     socket.onclose = () => {
       if (this.closed) return
-      listener.line('lost')
+      listener.connection('lost')
       setTimeout(() => !this.closed && this.open(listener), this.wait)
       this.wait = Math.min(LONGEST_WAIT_MS, this.wait * 1.6)
     }
@@ -64,7 +64,7 @@ export class SocketTransport implements Transport {
   }
 }
 
-/** What we use of the model that anywidget hands to `render`. */
+/** The part of anywidget's model that is used here. */
 export interface Kernel {
   get(name: string): unknown
   set(name: string, value: unknown): void
@@ -74,10 +74,10 @@ export interface Kernel {
   off(event: string, callback: (...details: never[]) => void): void
 }
 
-/** A notebook's kernel: questions as custom messages, one frame in the first buffer of each reply. */
+/** A notebook kernel: questions are custom messages, and each reply has one frame in its first buffer. */
 export class KernelTransport implements Transport {
   readonly live = true
-  private heard: ((message: unknown, buffers: (ArrayBuffer | ArrayBufferView)[]) => void) | null = null
+  private callback: ((message: unknown, buffers: (ArrayBuffer | ArrayBufferView)[]) => void) | null = null
   private readonly kernel: Kernel
 
   constructor(kernel: Kernel) {
@@ -85,11 +85,11 @@ export class KernelTransport implements Transport {
   }
 
   open(listener: Listener): void {
-    this.heard = (_message, buffers) => {
+    this.callback = (_message, buffers) => {
       if (buffers[0]) listener.frame(buffers[0])
     }
-    this.kernel.on('msg:custom', this.heard as never)
-    listener.line('open')
+    this.kernel.on('msg:custom', this.callback as never)
+    listener.connection('open')
   }
 
   send(question: Numbered): void {
@@ -97,7 +97,7 @@ export class KernelTransport implements Transport {
   }
 
   close(): void {
-    if (this.heard) this.kernel.off('msg:custom', this.heard as never)
+    if (this.callback) this.kernel.off('msg:custom', this.callback as never)
   }
 }
 
@@ -106,7 +106,7 @@ export interface Recording {
   frames: string[]
 }
 
-/** Answers embedded in a self-contained page; what was not recorded is said to be missing. */
+/** Answers embedded in a self-contained page; other questions are reported as missing. */
 export class RecordedTransport implements Transport {
   readonly live = false
   private listener: Listener | null = null
@@ -118,16 +118,16 @@ export class RecordedTransport implements Transport {
 
   open(listener: Listener): void {
     this.listener = listener
-    queueMicrotask(() => listener.line('recorded'))
+    queueMicrotask(() => listener.connection('recorded'))
   }
 
   send(question: Numbered): void {
-    const found = matching(question, this.recordings)
+    const recording = matching(question, this.recordings)
     const { listener } = this
-    // Later, as a network would: nobody expects an answer before the question was noted.
+    // Asynchronous like a network: the client registers a question before its answer can arrive.
     setTimeout(() => {
-      if (!found) listener?.missing(question.id)
-      else for (const frame of found.frames) listener?.frame(decode(frame), question.id)
+      if (!recording) listener?.missing(question.id)
+      else for (const frame of recording.frames) listener?.frame(decode(frame), question.id)
     }, 0)
   }
 
@@ -136,15 +136,15 @@ export class RecordedTransport implements Transport {
   }
 }
 
-/** Details that say how to answer, not what is asked: a recording fits whatever they are. */
-const MANNERS = new Set(['id', 'channel', 'first', 'want', 'candidates', 'model'])
+/** Fields that do not change the content of an answer: a recording matches whatever they are. */
+const IGNORED = new Set(['id', 'channel', 'first', 'want', 'candidates', 'model'])
 const DEFAULTS: Record<string, unknown> = { beam: 1, count: 64 }
 
-/** The recording that answers this question, if there is one. */
+/** Return the recording that answers a question, if there is one. */
 export function matching(question: Question, recordings: readonly Recording[]): Recording | undefined {
   return recordings.find(({ question: recorded }) => {
     if (question['model'] && recorded['model'] && question['model'] !== recorded['model']) return false
-    const names = new Set([...Object.keys(question), ...Object.keys(recorded)].filter((name) => !MANNERS.has(name)))
+    const names = new Set([...Object.keys(question), ...Object.keys(recorded)].filter((name) => !IGNORED.has(name)))
     return [...names].every((name) => canonical(question, name) === canonical(recorded, name))
   })
 }

@@ -1,23 +1,23 @@
-/** What was done, and can be undone and done again. */
+/** Undo and redo. */
 
 export class Undo<T> {
   private before: T[] = []
   private after: T[] = []
 
-  /** Note the state that is about to be left. */
-  leave(state: T): void {
+  /** Save the current state before a change. */
+  save(state: T): void {
     this.before.push(state)
     this.after = []
   }
 
-  /** The state before this one, if there is one. */
+  /** Return the previous state, if there is one. */
   undo(current: T): T | undefined {
     const state = this.before.pop()
     if (state !== undefined) this.after.push(current)
     return state
   }
 
-  /** The state that was undone last, if nothing else was done since. */
+  /** Return the state that was undone last, unless something was changed since. */
   redo(current: T): T | undefined {
     const state = this.after.pop()
     if (state !== undefined) this.before.push(current)

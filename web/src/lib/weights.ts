@@ -1,13 +1,13 @@
 /**
  * Attention weights, from the bytes of a frame to the matrix on the screen.
  *
- * In: per layer, round(255·√w) of every head. Out: a matrix of one head, or of the mean, the maximum or the rollout of
- * several; then merged to words and freed of special tokens, if wished.
+ * A frame holds round(255·√w) for every head of a layer. The screen shows one head, or the mean, maximum or rollout of
+ * several, merged to words and without special tokens if the controls say so.
  */
 
 import type { Token } from './messages'
 
-/** The weights of one layer of one part, as they came: [heads, queries, keys]. */
+/** The encoded weights of one attention layer, of shape [heads, queries, keys]. */
 export interface Layer {
   readonly heads: number
   readonly queries: number
@@ -23,16 +23,16 @@ export interface Matrix {
 
 export type Aggregate = 'head' | 'mean' | 'max' | 'rollout'
 
-/** What a byte of a frame stands for: w = (byte / 255)². */
+/** The weight that each byte encodes: w = (byte / 255)². */
 export const WEIGHT_OF_BYTE = Float32Array.from({ length: 256 }, (_, byte) => (byte / 255) ** 2)
 
-/** A matrix of zeros. */
+/** Return a matrix of zeros. */
 export function zeros(rows: number, columns: number): Matrix {
   return { rows, columns, data: new Float32Array(rows * columns) }
 }
 
-/** One head of a layer. */
-export function oneHead(layer: Layer, head: number): Matrix {
+/** Return the weights of one head. */
+export function headMatrix(layer: Layer, head: number): Matrix {
   const size = layer.queries * layer.keys
   const data = new Float32Array(size)
   const start = head * size
@@ -40,23 +40,23 @@ export function oneHead(layer: Layer, head: number): Matrix {
   return { rows: layer.queries, columns: layer.keys, data }
 }
 
-/** The mean of some heads (all of them, if none is named). */
+/** Return the mean of some heads, or of all heads if the list is empty. */
 export function meanOf(layer: Layer, heads: readonly number[]): Matrix {
   const chosen = heads.length ? heads : all(layer)
   const sum = zeros(layer.queries, layer.keys)
   for (const head of chosen) {
-    const one = oneHead(layer, head)
-    for (let i = 0; i < one.data.length; i++) sum.data[i]! += one.data[i]! / chosen.length
+    const { data } = headMatrix(layer, head)
+    for (let i = 0; i < data.length; i++) sum.data[i]! += data[i]! / chosen.length
   }
   return sum
 }
 
-/** The largest weight any of some heads gives (all of them, if none is named). */
+/** Return the element-wise maximum of some heads, or of all heads if the list is empty. */
 export function maxOf(layer: Layer, heads: readonly number[]): Matrix {
   const most = zeros(layer.queries, layer.keys)
   for (const head of heads.length ? heads : all(layer)) {
-    const one = oneHead(layer, head)
-    for (let i = 0; i < one.data.length; i++) most.data[i] = Math.max(most.data[i]!, one.data[i]!)
+    const { data } = headMatrix(layer, head)
+    for (let i = 0; i < data.length; i++) most.data[i] = Math.max(most.data[i]!, data[i]!)
   }
   return most
 }
@@ -66,19 +66,19 @@ function all(layer: Layer): number[] {
 }
 
 /**
- * Attention rollout of self-attention layers, lowest first (Abnar and Zuidema 2020, §3): each layer is half its mean
- * head and half the residual path, and what reaches the top is their product.
+ * Attention rollout of self-attention layers, lowest first (Abnar and Zuidema 2020, §3): the product of all layers,
+ * each the average of its mean head and the identity, which stands for the residual connection.
  */
 export function rollout(layers: readonly Layer[]): Matrix {
   let flow: Matrix | null = null
   for (const layer of layers) {
-    const step = normalised(withResidual(meanOf(layer, [])))
+    const step = normalizeRows(withResidual(meanOf(layer, [])))
     flow = flow ? product(step, flow) : step
   }
   return flow ?? zeros(0, 0)
 }
 
-/** Rollout through cross-attention: from a target position over the encoder's states down to the source tokens. */
+/** Rollout through cross-attention and then through the encoder, down to the source tokens. */
 export function crossRollout(cross: Layer, encoder: readonly Layer[]): Matrix {
   const mean = meanOf(cross, [])
   return encoder.length ? product(mean, rollout(encoder)) : mean
@@ -90,7 +90,7 @@ function withResidual({ rows, columns, data }: Matrix): Matrix {
   return { rows, columns, data: half }
 }
 
-/** The matrix product a·b. */
+/** Return the matrix product a·b. */
 export function product(a: Matrix, b: Matrix): Matrix {
   const result = zeros(a.rows, b.columns)
   for (let i = 0; i < a.rows; i++) {
@@ -103,8 +103,8 @@ export function product(a: Matrix, b: Matrix): Matrix {
   return result
 }
 
-/** Every row divided by its sum; a row without weight stays without. */
-export function normalised({ rows, columns, data }: Matrix): Matrix {
+/** Divide every row by its sum; a row of zeros stays zero. */
+export function normalizeRows({ rows, columns, data }: Matrix): Matrix {
   const result = data.slice()
   for (let row = 0; row < rows; row++) {
     const part = result.subarray(row * columns, (row + 1) * columns)
@@ -114,12 +114,12 @@ export function normalised({ rows, columns, data }: Matrix): Matrix {
   return { rows, columns, data: result }
 }
 
-/** a − b, cell by cell. */
+/** Return the element-wise difference a − b. */
 export function difference(a: Matrix, b: Matrix): Matrix {
   return { rows: a.rows, columns: a.columns, data: a.data.map((weight, i) => weight - (b.data[i] ?? 0)) }
 }
 
-/** How much the weights of each head of a layer changed: half the sum of all changes of a row, averaged over the rows. */
+/** Return how much the weights of each head changed: the total variation distance of its rows, averaged. */
 export function shifts(before: Layer, after: Layer): number[] {
   const size = before.queries * before.keys
   if (size !== after.queries * after.keys) return []
@@ -132,15 +132,15 @@ export function shifts(before: Layer, after: Layer): number[] {
   })
 }
 
-/** Tokens shown as one: their places in the sequence, and what is written. */
+/** Tokens that are shown as one: their indices and their text. */
 export interface Group {
   readonly members: readonly number[]
   readonly text: string
   readonly special: boolean
 }
 
-/** Tokens as they are shown: one by one or by word, with or without the special ones. */
-export function grouped(tokens: readonly Token[], byWord: boolean, withSpecials: boolean): Group[] {
+/** Group tokens by word, or each alone, with or without special tokens. */
+export function groupTokens(tokens: readonly Token[], byWord: boolean, withSpecials: boolean): Group[] {
   const groups: { members: number[]; text: string; special: boolean; word: number | null }[] = []
   tokens.forEach((token, place) => {
     if (token.special && !withSpecials) return
@@ -157,10 +157,10 @@ export function grouped(tokens: readonly Token[], byWord: boolean, withSpecials:
 }
 
 /**
- * A matrix over tokens as one over groups: what the keys of a word get is added, what its queries give is averaged, and
- * where keys were left out each row is divided by what is left of it.
+ * Convert a matrix over tokens to one over groups: sum over the keys of a group, average over its queries, and
+ * normalise the rows if some keys were left out.
  */
-export function merged(matrix: Matrix, queries: readonly Group[], keys: readonly Group[]): Matrix {
+export function mergeGroups(matrix: Matrix, queries: readonly Group[], keys: readonly Group[]): Matrix {
   const result = zeros(queries.length, keys.length)
   queries.forEach((query, row) => {
     keys.forEach((key, column) => {
@@ -169,21 +169,21 @@ export function merged(matrix: Matrix, queries: readonly Group[], keys: readonly
       result.data[row * keys.length + column] = sum / query.members.length
     })
   })
-  const kept = keys.reduce((count, key) => count + key.members.length, 0)
-  return kept < matrix.columns ? normalised(result) : result
+  const covered = keys.reduce((count, key) => count + key.members.length, 0)
+  return covered < matrix.columns ? normalizeRows(result) : result
 }
 
-/** Whether each token is a group of its own, so that merging would change nothing. */
+/** Return whether every token is a group of its own, so that merging changes nothing. */
 export function isPlain(groups: readonly Group[], count: number): boolean {
   return groups.length === count
 }
 
-/** The place of the group that holds a token, or -1. */
+/** Return the index of the group that contains a token, or −1. */
 export function groupOf(groups: readonly Group[], place: number): number {
   return groups.findIndex(({ members }) => members.includes(place))
 }
 
-/** Places in a row by weight, heaviest first: `ranks[column]` is 1 for the largest. */
+/** Return the rank of each column of a row; 1 is the largest weight. */
 export function ranks(row: Float32Array): number[] {
   const order = Array.from(row.keys()).sort((a, b) => row[b]! - row[a]!)
   const result = new Array<number>(row.length)
@@ -191,12 +191,12 @@ export function ranks(row: Float32Array): number[] {
   return result
 }
 
-/** One row of a matrix. */
+/** Return a row of a matrix. */
 export function rowOf(matrix: Matrix, row: number): Float32Array {
   return matrix.data.subarray(row * matrix.columns, (row + 1) * matrix.columns)
 }
 
-/** One column of a matrix. */
+/** Return a column of a matrix. */
 export function columnOf(matrix: Matrix, column: number): Float32Array {
   return Float32Array.from({ length: matrix.rows }, (_, row) => matrix.data[row * matrix.columns + column]!)
 }

@@ -1,8 +1,7 @@
 /**
- * Reads one frame: a safetensors file in memory whose metadata carry a JSON message.
+ * Read a frame: a safetensors file in memory whose metadata contain a JSON message.
  *
- * Eight bytes of length, a JSON header, then the data of every tensor. WebSocket, notebook and recorded page all
- * hand their bytes to `readFrame`, and to nothing else.
+ * Eight bytes of length, a JSON header, then the data of all tensors. All transports use this one reader.
  */
 
 export type Numbers = Uint8Array | Int32Array | Float32Array
@@ -31,7 +30,7 @@ interface Entry {
 
 const LENGTH_BYTES = 8
 
-/** The frame in these bytes; an `Error` says what is wrong with bytes that are none. */
+/** Decode a frame, or throw an `Error` that says what is wrong with the bytes. */
 export function readFrame(bytes: ArrayBuffer | ArrayBufferView): Frame {
   const view = ArrayBuffer.isView(bytes)
     ? new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
@@ -59,7 +58,7 @@ function readTensor(view: DataView, start: number, name: string, entry: Entry): 
   const [from, to] = entry.data_offsets
   if (start + to > view.byteLength) throw new Error(`tensor '${name}' ends after the frame does`)
   const offset = view.byteOffset + start
-  // A copy, because typed arrays want their data aligned and a frame promises no alignment.
+  // A copy, because typed arrays need aligned data, and a buffer of a notebook may start anywhere.
   const buffer = view.buffer.slice(offset + from, offset + to) as ArrayBuffer
   return { shape: entry.shape, data: numbers(entry.dtype, buffer, name) }
 }

@@ -1,10 +1,20 @@
-"""Arabic inflection, unvocalised: agreement, definiteness, case where it is written, verbs before subjects, clitics.
+"""Arabic inflection, unvocalised: agreement, definiteness, written cases, verbs before subjects, clitics.
 
-The indefinite accusative is written with its alif and tanwin (كلباً); words in ة or اء and diptotes take none.
+The indefinite accusative is written with alif and tanwin (كلباً), except on words in ة or اء and on diptotes.
 """
 
 from regard.data.phrasebook import numerals
-from regard.data.phrasebook.language import Entry, Features, Language, Token, Word, fixed, options, possessive, speaker
+from regard.data.phrasebook.language import (
+    Entry,
+    Features,
+    Form,
+    Language,
+    Word,
+    invariable,
+    possessive,
+    pronoun_features,
+    split_options,
+)
 
 PAST = {"1sg": "ت", "2sg": "ت", "1pl": "نا"}
 PREFIX = {"1sg": "أ", "2sg": "ت", "1pl": "ن", "3sgf": "ت"}
@@ -13,16 +23,16 @@ DEFINITE = frozenset({"the", "this"})
 
 
 class Arabic(Language):
-    """English into Arabic."""
+    """Arabic."""
 
     code = "ar"
-    capital = False
-    clings = frozenset({"،", "؟"})
+    capitalised = False
+    attached = frozenset({"،", "؟"})
     kinds = ("mass", "person")
 
     def read(self, category: str, field: str) -> Entry:
-        """`شارع m شوارع*`, `كبير pl=كبار`, `نام ينام نوم stem=نم jus=ينم`."""
-        parts, named = options(field)
+        """Parse a field: `شارع m شوارع*`, `كبير pl=كبار`, `نام ينام نوم stem=نم jus=ينم`."""
+        parts, named = split_options(field)
         match category:
             case "noun":
                 return read_noun(field)
@@ -45,18 +55,18 @@ class Arabic(Language):
         return {"text": field.strip()}
 
     def features(self, word: Word) -> Features:
-        """Gender and number; plurals of people agree in full, all other plurals are feminine singular."""
+        """Return gender and number; plurals of people agree in full, all other plurals are feminine singular."""
         match word.category:
             case "name":
                 return super().features(word)._replace(determiner="the", kind="person")
             case "pronoun":
-                return speaker(word)._replace(determiner="the")
+                return pronoun_features(word)._replace(determiner="the")
             case "number":
                 return Features(number=word.key)
         return super().features(word)
 
-    def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Token, ...]:
-        """The word in the wanted form."""
+    def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Form, ...]:
+        """Return the tokens of a word in a form."""
         entry = word.entry
         match word.category:
             case "noun":
@@ -70,22 +80,22 @@ class Arabic(Language):
             case "pronoun":
                 if case == "drop":
                     return ()
-                return (Token("+" + entry["suffix"]),) if "suffix" in {form, case} else (Token(entry["text"]),)
+                return (Form("+" + entry["suffix"]),) if "suffix" in {form, case} else (Form(entry["text"]),)
             case "number":
                 return numerals.arabic(int(word.key), form, agree.gender)
-        return fixed(entry)
+        return invariable(entry)
 
-    def pronoun(self, of: Features, form: str) -> tuple[Token, ...]:
-        """The pronoun that clings to a verb, to لأن and to أن; الذي and التي in relative clauses."""
-        of = plain(of)
+    def pronoun(self, of: Features, form: str) -> tuple[Form, ...]:
+        """Return the pronoun suffixed to a verb, to لأن and to أن; الذي or التي in relative clauses."""
+        of = agreement(of)
         if form != "pronoun":
             many, one = ("اللواتي", "التي") if of.gender == "f" else ("الذين", "الذي")
-            return (Token(many if of.number == "pl" else one),)
+            return (Form(many if of.number == "pl" else one),)
         key = of.person + of.number
-        return (Token("+" + (SUFFIXES.get(key) or SUFFIXES[key + of.gender])),)
+        return (Form("+" + (SUFFIXES.get(key) or SUFFIXES[key + of.gender])),)
 
-    def meet(self, token: str, following: str, next_token: str) -> tuple[bool, str]:
-        """Prefixes join; ل and the article fuse."""
+    def before(self, token: str, following: str, next_token: str) -> tuple[bool, str]:
+        """Join a prefix to its word; ل and the article merge."""
         prefix = token.rstrip("+")
         if prefix == "ل" and following.startswith("ال") and next_token == "ال+":
             rest = following[2:]
@@ -93,9 +103,9 @@ class Arabic(Language):
         return True, prefix + following
 
     def attach(self, token: str, suffix: str) -> str:
-        """Write a suffix pronoun to its word."""
+        """Attach punctuation or a suffix pronoun to a word."""
         token = token.rstrip("+")
-        if suffix in self.clings:
+        if suffix in self.attached:
             return token + suffix
         if token in {"على", "إلى"}:
             return token[:-1] + "ي" + ("" if suffix in {"ني", "ي"} else suffix)
@@ -110,18 +120,18 @@ class Arabic(Language):
         return token + suffix
 
 
-def plain(of: Features) -> Features:
-    """The agreement a word really triggers: plurals that are not people count as feminine singular."""
+def agreement(of: Features) -> Features:
+    """Return the features that agreement uses: plurals that are not people are feminine singular."""
     if of.number == "pl" and of.kind not in {"person", "pronoun"}:
         return of._replace(gender="f", number="sg")
     return of
 
 
 def read_noun(field: str) -> Entry:
-    """Singular, gender, plural; the star marks a diptote."""
+    """Parse a noun: singular, gender, plural; a star marks a diptote."""
     entry: dict[str, str] = {}
     for prefix, half in zip(("", "f."), field.split("/"), strict=False):
-        parts, named = options(half)
+        parts, named = split_options(half)
         if len(parts) != 3 or parts[1] not in {"m", "f"}:
             raise ValueError("an Arabic noun is singular, gender and plural: شارع m شوارع*")
         entry |= {prefix + "gender": parts[1], prefix + "sg": parts[0].rstrip("*"), prefix + "pl": parts[2].rstrip("*")}
@@ -130,7 +140,7 @@ def read_noun(field: str) -> Entry:
 
 
 def ending(text: str, case: str, definite: bool, diptote: bool) -> str:
-    """Write the case where unvocalised Arabic shows it."""
+    """Return a word with its case ending, where unvocalised Arabic writes one."""
     if text.endswith("ون"):
         return text if case in {"", "nom", "drop"} else text[:-2] + "ين"
     if case not in {"acc", "suffix"} or definite or diptote or text.endswith(("ة", "اء", "ات", "ى", "ا")):
@@ -138,23 +148,23 @@ def ending(text: str, case: str, definite: bool, diptote: bool) -> str:
     return (text[:-1] + "ئ" if text.endswith("يء") else text) + "اً"
 
 
-def noun(word: Word, form: str, case: str, agree: Features) -> tuple[Token, ...]:
-    """Number, case and definiteness; `counted` after a numeral; with a suffix pronoun to come it loses its ن."""
+def noun(word: Word, form: str, case: str, agree: Features) -> tuple[Form, ...]:
+    """Return a noun with number, case and definiteness; `counted` follows a numeral."""
     entry = word.entry
     prefix = "f." if agree.gender == "f" and "f.sg" in entry else ""
     number = agree.number if agree.person else word.variant
     if form.startswith("counted"):
-        return (Token(counted(entry, int(agree.number), "acc" if form.endswith("acc") else case)),)
+        return (Form(counted(entry, int(agree.number), "acc" if form.endswith("acc") else case)),)
     text, star = entry[prefix + number], entry[prefix + number + "*"] == "*"
     if agree.determiner in DEFINITE and number == "sg" and entry[prefix + "def"]:
         text = entry[prefix + "def"]
     if possessive(agree):
-        return (Token(possessed(text, case, agree.determiner == "my")),)
-    return (Token(ending(text, case, agree.determiner in DEFINITE, star)),)
+        return (Form(possessed(text, case, agree.determiner == "my")),)
+    return (Form(ending(text, case, agree.determiner in DEFINITE, star)),)
 
 
 def possessed(text: str, case: str, mine: bool) -> str:
-    """The shape before a suffix: معلمون loses its ن, اء shows its case."""
+    """Return a noun before a possessive suffix: معلمون loses its ن, and اء shows the case."""
     high = case in {"", "nom", "drop"} and not mine
     if text.endswith("ون"):
         return text[:-2] + ("و" if high else "ي" if not mine else "")
@@ -164,7 +174,7 @@ def possessed(text: str, case: str, mine: bool) -> str:
 
 
 def counted(entry: Entry, value: int, case: str) -> str:
-    """The dual for two, the plural genitive for three to ten, the singular accusative for more."""
+    """Return the dual for two, the plural genitive for three to ten, the singular accusative for more."""
     if value == 2:
         last = {"ة": "ت", "ى": "ي"}.get(entry["sg"][-1], entry["sg"][-1])
         return entry["sg"][:-1] + last + ("ان" if case in {"", "nom", "drop"} else "ين")
@@ -173,9 +183,9 @@ def counted(entry: Entry, value: int, case: str) -> str:
     return ending(entry["sg"], "acc", definite=False, diptote=entry["sg*"] == "*")
 
 
-def adjective(entry: Entry, form: str, case: str, agree: Features) -> tuple[Token, ...]:
-    """After its noun it agrees in all; `acc` as a form is the predicate of كان."""
-    of = plain(agree)
+def adjective(entry: Entry, form: str, case: str, agree: Features) -> tuple[Form, ...]:
+    """Return an adjective, which agrees with its noun in everything; the form `acc` is the predicate of كان."""
+    of = agreement(agree)
     case = form if form in {"acc", "nom"} else case
     if of.number == "pl":
         text, diptote = entry["pl"], bool(entry["pl.diptote"])
@@ -188,23 +198,23 @@ def adjective(entry: Entry, form: str, case: str, agree: Features) -> tuple[Toke
     definite = form == "" and (agree.determiner in DEFINITE or possessive(agree))
     if text == entry["text"] and entry["def"] and (definite or case in {"acc", "suffix"}):
         text = entry["def"]  # غال shows its ي only here
-    token = Token(ending(text, case, definite, diptote))
-    return (Token("ال+"), token) if definite else (token,)
+    token = Form(ending(text, case, definite, diptote))
+    return (Form("ال+"), token) if definite else (token,)
 
 
-def determiner(word: Word, form: str, agree: Features) -> tuple[Token, ...]:
-    """The article and هذا go before; `suffix` yields the possessive after the noun."""
+def determiner(word: Word, form: str, agree: Features) -> tuple[Form, ...]:
+    """Return the article or هذا before a noun; `suffix` is the possessive after it."""
     if form == "suffix":
-        return (Token("+" + word.entry["text"]),) if word.entry["text"] != "-" else ()
+        return (Form("+" + word.entry["text"]),) if word.entry["text"] != "-" else ()
     if word.key == "this":
-        of = plain(agree)
+        of = agreement(agree)
         pointer = "هؤلاء" if of.number == "pl" else "هذه" if of.gender == "f" else "هذا"
-        return Token(pointer), Token("ال+", sure=False)
-    return (Token("ال+"),) if word.key == "the" else ()
+        return Form(pointer), Form("ال+", sure=False)
+    return (Form("ال+"),) if word.key == "the" else ()
 
 
 def past(entry: Entry, row: str, gender: str) -> str:
-    """The perfect conjugation."""
+    """Return a form of the perfect."""
     if row in PAST:
         return entry["stem"].removesuffix(PAST[row][0]) + PAST[row]  # كن + نا is كنا
     text = entry["text"]
@@ -219,7 +229,7 @@ def past(entry: Entry, row: str, gender: str) -> str:
 
 
 def present(entry: Entry, row: str, gender: str, mood: str = "") -> str:
-    """The imperfect conjugation from its third person; the moods `sub` and `jussive` are shorter."""
+    """Return a form of the imperfect, from its third person; the moods `sub` and `jussive` are shorter."""
     prefix = PREFIX.get(row) or PREFIX.get(row + gender) or "ي"
     if row == "3pl" and gender == "f":
         return entry["women"]
@@ -232,7 +242,10 @@ def present(entry: Entry, row: str, gender: str, mood: str = "") -> str:
 
 
 def women(past: str, present: str, named: dict[str, str]) -> str:
-    """They, of women, in the imperfect: a weak middle is lost, a doubled end is written out, ى becomes ي."""
+    """Return the third person feminine plural of the imperfect.
+
+    A weak middle radical is lost, a doubled last one is written twice, and ى becomes ي.
+    """
     stem, jussive = named.get("stem", past), named.get("jus", present)
     if stem[-2:] == past[-1] * 2:
         return present + past[-1] + "ن"
@@ -241,27 +254,28 @@ def women(past: str, present: str, named: dict[str, str]) -> str:
     return (present[:-1] + "ي" if present.endswith("ى") else present) + "ن"
 
 
-def verb(word: Word, form: str, agree: Features) -> tuple[Token, ...]:
-    """`finite` stands before its subject and `full` after it; `negator` and `negated`; `sub` after أن; `masdar`.
+def verb(word: Word, form: str, agree: Features) -> tuple[Form, ...]:
+    """Return a verb.
 
-    `counted` agrees with a noun after its numeral, `impersonal` with nothing.
+    `finite` precedes its subject and `full` follows it; `negator` and `negated` form a negation; `sub` follows أن;
+    `masdar` is the verbal noun; `counted` agrees with a counted noun, and `impersonal` with nothing.
     """
     entry, tense = word.entry, word.variant
     if form == "masdar":
-        return (Token(entry["masdar"]),)
+        return (Form(entry["masdar"]),)
     if form == "negator":
-        return (Token({"present": "لا", "future": "لن"}.get(tense, "لم"), sure=False),)
-    of = Features(agree.gender or "m", "sg", "3") if form in {"counted", "impersonal"} else plain(agree)
-    # Before a noun the verb stays in the singular, whatever the noun's number.
+        return (Form({"present": "لا", "future": "لن"}.get(tense, "لم"), sure=False),)
+    of = Features(agree.gender or "m", "sg", "3") if form in {"counted", "impersonal"} else agreement(agree)
+    # Before its subject the verb is singular, even if the noun is plural.
     single = form in {"", "finite", "negated"} and of.kind != "pronoun"
     row = of.person + ("sg" if single else of.number)
     if form == "negated" and tense in {"past", "perfect"}:
-        return (Token(present(entry, row, of.gender, mood="jussive")),)
+        return (Form(present(entry, row, of.gender, mood="jussive")),)
     if form == "sub":
-        return (Token(present(entry, row, of.gender, mood="sub")),)
+        return (Form(present(entry, row, of.gender, mood="sub")),)
     if tense == "future":
         negated = form == "negated"
-        return (Token(present(entry, row, of.gender, "sub") if negated else "س" + present(entry, row, of.gender)),)
+        return (Form(present(entry, row, of.gender, "sub") if negated else "س" + present(entry, row, of.gender)),)
     if tense == "present":
-        return (Token(present(entry, row, of.gender)),)
-    return (Token(past(entry, row, of.gender)),)
+        return (Form(present(entry, row, of.gender)),)
+    return (Form(past(entry, row, of.gender)),)

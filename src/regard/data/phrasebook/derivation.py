@@ -1,47 +1,50 @@
-"""What a sentence says, before any language says it: rules chosen by weight, slots filled by class.
+"""Sampling of derivations: rules are chosen by weight, and slots are filled by words of suitable classes.
 
-In: a `Grammar` and a source of random numbers. Out: a `Tree`, the derivation that every language then realises. Only
-`Random.random` is used, the one method whose sequence Python promises never to change.
+A `Derivation` says what a sentence means; every language then realises it. Only `Random.random` is used, because it is
+the one method whose sequence of numbers Python guarantees not to change.
 """
 
 from bisect import bisect
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from math import lcm
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from regard.data.phrasebook.grammar import Choice, Grammar, Lexeme, Rule
+from regard.data.phrasebook.grammar import Grammar, GrammarRule, Lexeme, SlotChoice
 from regard.data.phrasebook.language import Features, Word
 
 
-class Terms:
-    """What is asked of a word: for each term, some of its classes, or none of them. Equal ones are one object."""
+class ClassConstraint:
+    """The classes that a word must have or must not have. Equal constraints are one object.
 
-    __slots__ = ("all",)
-    made: ClassVar[dict[tuple[tuple[bool, frozenset[str]], ...], "Terms"]] = {}
+    A constraint is a conjunction of terms: the word must have one of the classes of a term or, if the term is negated,
+    none of them.
+    """
+
+    __slots__ = ("terms",)
+    instances: ClassVar[dict[tuple[tuple[bool, frozenset[str]], ...], "ClassConstraint"]] = {}
 
     def __init__(self, terms: tuple[tuple[bool, frozenset[str]], ...]) -> None:
-        """Use `of`, which keeps them unique and so quick to look up by."""
-        self.all = terms
+        """Store the terms; call `of` instead, which returns equal constraints as one object."""
+        self.terms = terms
 
     @classmethod
-    def of(cls, *terms: tuple[bool, frozenset[str]]) -> "Terms":
-        """The one object for these terms."""
-        return cls.made.setdefault(terms, cls(terms))
+    def of(cls, *terms: tuple[bool, frozenset[str]]) -> "ClassConstraint":
+        """Return the only constraint with these terms."""
+        return cls.instances.setdefault(terms, cls(terms))
 
-    def fit(self, classes: frozenset[str]) -> bool:
-        """Whether a word of these classes is what was asked for."""
-        return all(wanted == bool(classes & asked) for wanted, asked in self.all)
+    def allows(self, classes: frozenset[str]) -> bool:
+        """Whether a word with these classes satisfies the constraint."""
+        return all(wanted == bool(classes & term) for wanted, term in self.terms)
 
 
-ANY = Terms.of()
+ANY = ClassConstraint.of()
 
 
 class Leaf:
-    """A word in a chosen variant."""
+    """A lexeme in a chosen variant."""
 
-    __slots__ = ("head", "key", "pairs", "spoken", "words")
+    __slots__ = ("features", "head", "key", "pairs", "words")
 
     def __init__(self, lexeme: Lexeme, variant: str) -> None:
         """Prepare the word for every language."""
@@ -52,171 +55,189 @@ class Leaf:
             for code, entry in lexeme.forms.items()
         }
         self.pairs: tuple[tuple[str, str, str], ...] = ()
-        self.spoken: dict[str, Features] = {}
+        self.features: dict[str, Features] = {}
 
 
-class Tree:
-    """A rule with its slots filled. The first slot is the head: others agree with it."""
+class Derivation:
+    """A rule with its slots filled. The first slot is the head, with which other words agree.
 
-    __slots__ = ("children", "head", "key", "pairs", "rule", "spoken")
+    Attributes:
+        key: The families of the content words, which decide the split.
+        pairs: The pairs of content words in a grammatical relation, as (kind, family, family).
+        features: A cache of the features in each language.
+    """
 
-    def __init__(self, rule: Rule, children: "dict[str, Leaf | Tree]") -> None:
-        """Gather what the children say."""
+    __slots__ = ("children", "features", "head", "key", "pairs", "rule")
+
+    def __init__(self, rule: GrammarRule, children: "dict[str, Leaf | Derivation]") -> None:
+        """Collect key and pairs from the children."""
         self.rule = rule
         self.children = children
         self.head: Lexeme = next(iter(children.values())).head
         key: list[str] = []
-        pairs = linked(rule, children)
+        pairs = related_words(rule, children)
         for child in children.values():
             key += child.key
             pairs += child.pairs
         self.key: tuple[str, ...] = tuple(key)
         self.pairs: tuple[tuple[str, str, str], ...] = tuple(pairs)
-        self.spoken: dict[str, Features] = {}
+        self.features: dict[str, Features] = {}
 
 
-Node: TypeAlias = Leaf | Tree
+Node: TypeAlias = Leaf | Derivation
 
 
-def linked(rule: Rule, children: Mapping[str, Node]) -> list[tuple[str, str, str]]:
-    """The pairs of content words that a rule's grammatical links join, as (kind, word, word)."""
-    found = []
-    for kind, start, end in rule.bonds:
-        one, other = children[start].head, children[end].head
-        if start != end and one.content and other.content:
-            found.append((kind, one.family, other.family))
-    return found
+def related_words(rule: GrammarRule, children: Mapping[str, Node]) -> list[tuple[str, str, str]]:
+    """Return the pairs of content words that the relations of a rule join, as (kind, family, family)."""
+    pairs = []
+    for kind, start, end in rule.relations:
+        first, second = children[start].head, children[end].head
+        if start != end and first.content and second.content:
+            pairs.append((kind, first.family, second.family))
+    return pairs
 
 
-class Slot:
-    """One slot of a rule under given terms, with everything that may fill it once the slots it refers to are filled."""
+class PlannedSlot:
+    """A slot of a rule under a constraint, with the fillers that are known so far.
 
-    __slots__ = ("choice", "fixed", "known", "name", "refers")
+    The fillers depend on the slots that this one refers to. `fixed` are those of a slot that refers to none; `cached`
+    are those for each combination of heads that has occurred.
+    """
 
-    def __init__(self, choice: Choice, fixed: "Filling | None") -> None:
-        """What fills it is fixed, or known for those heads that have occurred."""
+    __slots__ = ("cached", "choice", "fixed", "name", "refers")
+
+    def __init__(self, choice: SlotChoice, fixed: "SlotFillers | None") -> None:
+        """Store the choice, and start with an empty cache."""
         self.choice = choice
         self.name = choice.name
         self.refers = choice.refers
         self.fixed = fixed
-        self.known: dict[tuple[Lexeme, ...], Filling] = {}
+        self.cached: dict[tuple[Lexeme, ...], SlotFillers] = {}
 
 
-class Filling(NamedTuple):
-    """The words that may fill a slot, as often as they are likely; or else the terms for a phrase."""
+class SlotFillers(NamedTuple):
+    """The words that may fill a slot, repeated in proportion to their probability; or the constraint of a phrase."""
 
     leaves: Sequence[Leaf]
-    terms: Terms
+    constraint: ClassConstraint
 
 
-class Plan(NamedTuple):
-    """The rules of a category that can meet given terms: their weights added up, and their slots."""
+class CategoryPlan(NamedTuple):
+    """The rules of a category that can satisfy a constraint: cumulative weights, rules, and slots."""
 
     bounds: list[float]
-    rules: list[Rule]
-    slots: list[list[Slot]]
+    rules: list[GrammarRule]
+    slots: list[list[PlannedSlot]]
 
 
-class Chooser:
-    """Draws derivations. Small phrases are made once and kept, so that what was realised once stays known."""
+class DerivationSampler:
+    """Draws derivations. Equal phrases are one object, so that their realisations can be cached."""
 
     def __init__(self, grammar: Grammar) -> None:
-        """Start with nothing drawn."""
+        """Start with empty caches."""
         self.grammar = grammar
         self.leaves: dict[tuple[Lexeme, str], Leaf] = {}
         self.numbers: dict[int, Leaf] = {}
-        self.phrases: dict[tuple[object, ...], Tree] = {}
-        self.known: dict[tuple[Choice, Terms], Sequence[Sequence[Leaf]]] = {}
-        self.plans: dict[tuple[str, Terms], Plan] = {}
-        self.tallied: dict[tuple[str, Terms], Counter[Lexeme]] = {}
+        self.phrases: dict[tuple[object, ...], Derivation] = {}
+        self.words: dict[tuple[SlotChoice, ClassConstraint], Sequence[Sequence[Leaf]]] = {}
+        self.plans: dict[tuple[str, ClassConstraint], CategoryPlan] = {}
 
-    def sentence(self, random: Callable[[], float]) -> Tree:
-        """Draw one sentence."""
+    def sentence(self, random: Callable[[], float]) -> Derivation:
+        """Draw a sentence."""
         while True:
-            tree = self.tree("sentence", ANY, random)
-            if isinstance(tree, Tree):
-                return tree
+            derivation = self._derivation("sentence", ANY, random)
+            if isinstance(derivation, Derivation):
+                return derivation
 
-    def tree(self, category: str, passed: Terms, random: Callable[[], float]) -> Node | None:
-        """Draw a phrase of a category whose head has the classes asked for; nothing where a slot cannot be filled."""
-        plan = self.plans.get((category, passed)) or self.plan(category, passed)
+    def _derivation(self, category: str, constraint: ClassConstraint, random: Callable[[], float]) -> Node | None:
+        """Draw a phrase of a category whose head satisfies a constraint; None if a slot cannot be filled."""
+        plan = self.plans.get((category, constraint)) or self._plan(category, constraint)
         if not plan.rules:
             return None
         which = bisect(plan.bounds, random() * plan.bounds[-1])
         children: dict[str, Node] = {}
         child: Node | None = None
         for slot in plan.slots[which]:
-            filling = slot.fixed
-            if filling is None:
+            fillers = slot.fixed
+            if fillers is None:
                 heads = tuple([children[name].head for name in slot.refers])
-                filling = slot.known.get(heads)
-                if filling is None:
-                    filling = slot.known[heads] = self.filling(slot.choice, children, passed)
-            leaves = filling.leaves
-            child = leaves[int(random() * len(leaves))] if leaves else self.phrase(slot.choice, filling.terms, random)
+                fillers = slot.cached.get(heads)
+                if fillers is None:
+                    fillers = slot.cached[heads] = self._fillers(slot.choice, children, constraint)
+            leaves = fillers.leaves
+            if leaves:
+                child = leaves[int(random() * len(leaves))]
+            else:
+                child = self._phrase(slot.choice, fillers.constraint, random)
             if child is None:
                 return None
             children[slot.name] = child
         rule = plan.rules[which]
         if category == "sentence":
-            return Tree(rule, children)
-        if rule.renames:
+            return Derivation(rule, children)
+        if rule.is_renaming:
             return child
         identity = (rule, *children.values())
-        known = self.phrases.get(identity)
-        if known is None:
-            known = self.phrases[identity] = Tree(rule, children)
-        return known
+        phrase = self.phrases.get(identity)
+        if phrase is None:
+            phrase = self.phrases[identity] = Derivation(rule, children)
+        return phrase
 
-    def phrase(self, choice: Choice, terms: Terms, random: Callable[[], float]) -> Node | None:
-        """Draw what fills a slot that no list of words fills: a number, or a phrase, or nothing."""
+    def _phrase(self, choice: SlotChoice, constraint: ClassConstraint, random: Callable[[], float]) -> Node | None:
+        """Draw what fills a slot that takes no word of the lexicon: a number, or a phrase."""
         if choice.category == "number":
-            return self.number(choice, random)
-        return self.tree(choice.category, terms, random) if choice.category in self.grammar.rules else None
+            return self._number(choice, random)
+        if choice.category in self.grammar.rules:
+            return self._derivation(choice.category, constraint, random)
+        return None
 
-    def plan(self, category: str, passed: Terms) -> Plan:
-        """Prepare the rules of a category whose head can have the classes asked for."""
-        rules = [rule for rule in self.grammar.rules[category] if self.possible(rule, passed)]
+    def _plan(self, category: str, constraint: ClassConstraint) -> CategoryPlan:
+        """Prepare the rules of a category whose head can satisfy a constraint."""
+        rules = [rule for rule in self.grammar.rules[category] if self._possible(rule, constraint)]
         slots = [
-            [Slot(choice, None if choice.refers else self.filling(choice, {}, passed)) for choice in rule.choices]
+            [
+                PlannedSlot(choice, None if choice.refers else self._fillers(choice, {}, constraint))
+                for choice in rule.choices
+            ]
             for rule in rules
         ]
-        plan = Plan(list(accumulate(float(rule.weight) for rule in rules)), rules, slots)
-        self.plans[category, passed] = plan
+        plan = CategoryPlan(list(accumulate(float(rule.weight) for rule in rules)), rules, slots)
+        self.plans[category, constraint] = plan
         return plan
 
-    def filling(self, choice: Choice, children: dict[str, Node], passed: Terms) -> Filling:
-        """What may fill a slot, given what fills the slots it refers to."""
-        terms = resolve(choice, children, passed)
+    def _fillers(self, choice: SlotChoice, children: dict[str, Node], outer: ClassConstraint) -> SlotFillers:
+        """Return what may fill a slot, given what fills the slots it refers to."""
+        constraint = resolve(choice, children, outer)
         if choice.category not in self.grammar.lexemes:
-            return Filling((), terms)
-        candidates = self.candidates(choice, terms)
-        # Every word is as likely as the next, however many variants it has.
+            return SlotFillers((), constraint)
+        candidates = self.candidates(choice, constraint)
+        # Every word has the same probability, regardless of how many variants it has.
         share = lcm(*(len(variants) for variants in candidates))
-        return Filling([leaf for leaves in candidates for leaf in leaves for _ in range(share // len(leaves))], terms)
+        leaves = [leaf for variants in candidates for leaf in variants for _ in range(share // len(variants))]
+        return SlotFillers(leaves, constraint)
 
-    def candidates(self, choice: Choice, terms: Terms) -> Sequence[Sequence[Leaf]]:
-        """The words that fit, each with the variants it allows; a word of weight three is there three times."""
-        key = (choice, terms)
-        if key not in self.known:
-            found: list[Sequence[Leaf]] = []
+    def candidates(self, choice: SlotChoice, constraint: ClassConstraint) -> Sequence[Sequence[Leaf]]:
+        """Return the words that may fill a slot, each with its variants; a word of weight 3 is listed three times."""
+        key = (choice, constraint)
+        if key not in self.words:
+            candidates: list[Sequence[Leaf]] = []
             for lexeme in self.grammar.lexemes[choice.category]:
-                variants = allowed(lexeme, choice.variants)
-                if variants and terms.fit(lexeme.classes):
-                    found += [[self.leaf(lexeme, variant) for variant in variants]] * lexeme.weight
-            self.known[key] = found
-        return self.known[key]
+                variants = allowed_variants(lexeme, choice.variants)
+                if variants and constraint.allows(lexeme.classes):
+                    candidates += [[self._leaf(lexeme, variant) for variant in variants]] * lexeme.weight
+            self.words[key] = candidates
+        return self.words[key]
 
-    def leaf(self, lexeme: Lexeme, variant: str) -> Leaf:
-        """The one leaf of a word in a variant."""
-        known = self.leaves.get((lexeme, variant))
-        if known is None:
-            known = self.leaves[lexeme, variant] = Leaf(lexeme, variant)
-        return known
+    def _leaf(self, lexeme: Lexeme, variant: str) -> Leaf:
+        """Return the only leaf of a lexeme in a variant."""
+        leaf = self.leaves.get((lexeme, variant))
+        if leaf is None:
+            leaf = self.leaves[lexeme, variant] = Leaf(lexeme, variant)
+        return leaf
 
-    def number(self, choice: Choice, random: Callable[[], float]) -> Leaf:
-        """A number in a range, small ones as likely as large ones: first how many digits, then which."""
-        low, high = bounds_of(choice)
+    def _number(self, choice: SlotChoice, random: Callable[[], float]) -> Leaf:
+        """Draw a number in a range, first the number of digits and then the digits, so that small ones are likely."""
+        low, high = number_range(choice)
         digits = list(range(len(str(low)), len(str(high)) + 1))
         length = digits[int(random() * len(digits))]
         first, last = max(low, 10 ** (length - 1) if length > 1 else 0), min(high, 10**length - 1)
@@ -224,108 +245,74 @@ class Chooser:
         return self.number_leaf(value)
 
     def number_leaf(self, value: int) -> Leaf:
-        """The one leaf of a number."""
+        """Return the only leaf of a number."""
         if value not in self.numbers:
             forms = {code: {"text": str(value)} for code in self.grammar.languages}
             nothing: frozenset[str] = frozenset()
-            # Two is no content: the Arabic dual may look like the plural, so both must stay together.
+            # Two is not a content word: the Arabic dual may look like the plural, so both must be in the same split.
             content = value != 2
             lexeme = Lexeme("number", str(value), nothing, nothing, nothing, forms, family=str(value), content=content)
             self.numbers[value] = Leaf(lexeme, "")
         return self.numbers[value]
 
-    def possible(self, rule: Rule, passed: Terms) -> bool:
-        """Whether anything can be the head."""
+    def _possible(self, rule: GrammarRule, constraint: ClassConstraint) -> bool:
+        """Whether any word can be the head of the rule."""
         head = rule.choices[0]
         if head.category == "number":
             return True
-        terms = resolve(head, {}, passed)
+        constraint = resolve(head, {}, constraint)
         if head.category in self.grammar.rules:
-            return any(self.possible(inner, terms) for inner in self.grammar.rules[head.category])
-        return bool(self.candidates(head, terms))
-
-    def count(self) -> int:
-        """How many derivations the grammar has, exactly."""
-        return sum(sum(self.tally(rule, 0, {}, ANY).values()) for rule in self.grammar.rules["sentence"])
-
-    def tally(self, rule: Rule, place: int, children: dict[str, Node], passed: Terms) -> Counter[Lexeme]:
-        """Derivations of a rule from a slot on, by the head of that slot."""
-        if place == len(rule.choices):
-            return Counter()
-        choice = rule.choices[place]
-        total: Counter[Lexeme] = Counter()
-        later = {slot for after in rule.choices[place + 1 :] for slot in after.refers}
-        heads = self.heads(choice, children, passed)
-        rest = 0
-        for lexeme, amount in heads.items():
-            if choice.name in later or not rest:
-                bound = {**children, choice.name: self.leaf(lexeme, "")}
-                last = place + 1 == len(rule.choices)
-                rest = 1 if last else sum(self.tally(rule, place + 1, bound, passed).values())
-            total[lexeme] += amount * rest
-        return total
-
-    def heads(self, choice: Choice, children: dict[str, Node], passed: Terms) -> Counter[Lexeme]:
-        """How many ways there are to fill a slot, by head."""
-        if choice.category == "number":
-            low, high = bounds_of(choice)
-            return Counter({self.number_leaf(low).head: high - low + 1})
-        terms = resolve(choice, children, passed)
-        total: Counter[Lexeme] = Counter()
-        if choice.category in self.grammar.rules:
-            key = (choice.category, terms)
-            if key not in self.tallied:
-                for rule in self.grammar.rules[choice.category]:
-                    if self.possible(rule, terms):
-                        total.update(self.tally(rule, 0, {}, terms))
-                self.tallied[key] = total
-            return self.tallied[key]
-        for variants in {id(leaves[0].head): leaves for leaves in self.candidates(choice, terms)}.values():
-            total[variants[0].head] = len({id(leaf) for leaf in variants})
-        return total
+            return any(self._possible(inner, constraint) for inner in self.grammar.rules[head.category])
+        return bool(self.candidates(head, constraint))
 
 
-def bounds_of(choice: Choice) -> tuple[int, int]:
-    """The range of a number slot, `number:2-9999`."""
+def number_range(choice: SlotChoice) -> tuple[int, int]:
+    """Return the range of a number slot, which is written `number:2-9999`."""
     low, _, high = choice.terms[0][0].partition("-")
     return int(low), int(high)
 
 
-def resolve(choice: Choice, children: dict[str, Node], passed: Terms) -> Terms:
-    """What a slot asks for, once the slots it speaks of are filled."""
+def resolve(choice: SlotChoice, children: dict[str, Node], outer: ClassConstraint) -> ClassConstraint:
+    """Return the constraint of a slot, once the slots that it refers to are filled.
+
+    Args:
+        choice: The slot.
+        children: What fills the earlier slots.
+        outer: The constraint of the whole phrase, which `?` in a slot stands for.
+    """
     terms: list[tuple[bool, frozenset[str]]] = []
     for term in choice.terms:
         if term == ("?",):
-            terms += passed.all
+            terms += outer.terms
             continue
         wanted = not term[0].startswith("!")
         classes: set[str] = set()
         for atom in term:
             classes |= classes_of(atom.lstrip("!"), children)
         terms.append((wanted, frozenset(classes)))
-    return Terms.of(*terms)
+    return ClassConstraint.of(*terms)
 
 
 def classes_of(atom: str, children: dict[str, Node]) -> frozenset[str]:
-    """The classes one atom stands for: a class, another slot's classes, its subject's or object's, or `too-{verb}`."""
+    """Return the classes of an atom: a class, another slot's classes, its subject's or object's, or `too-{verb}`."""
     name, _, part = atom.partition(".")
     if name in children:
         head = children[name].head
-        speaker = head.classes & {"1", "2"}
-        return {"subject": head.subject, "shuns": head.subject, "object": head.object, "speaker": speaker}.get(
+        person = head.classes & {"1", "2"}
+        return {"subject": head.subject, "shuns": head.subject, "object": head.object, "speaker": person}.get(
             part, head.classes
         )
     if "{" in atom:
-        opening, _, slot = atom.partition("{")
-        return frozenset({opening + children[slot.rstrip("}")].head.key})
+        prefix, _, slot = atom.partition("{")
+        return frozenset({prefix + children[slot.rstrip("}")].head.key})
     return frozenset({atom})
 
 
-def allowed(lexeme: Lexeme, variants: tuple[str, ...]) -> list[str]:
-    """The variants a word may take: masses have no plural, and `I read` must not mean both past and present."""
+def allowed_variants(lexeme: Lexeme, variants: tuple[str, ...]) -> list[str]:
+    """Return the variants a word may have: a mass noun has no plural, and `I read` must not be past and present."""
     if lexeme.category == "noun" and lexeme.classes & {"mass", "single"}:
         return ["sg"] if "sg" in variants else [variant for variant in variants if not variant]
     if lexeme.category == "verb" and lexeme.forms["en"]["past"] in {lexeme.forms["en"]["text"], "-"}:
-        hidden = "past" if lexeme.forms["en"]["past"] == "-" else "present"
-        return [variant for variant in variants if variant != hidden]
+        ambiguous = "past" if lexeme.forms["en"]["past"] == "-" else "present"
+        return [variant for variant in variants if variant != ambiguous]
     return list(variants)

@@ -1,7 +1,16 @@
 """English inflection: plurals, verbs with do-support, articles before vowels."""
 
 from regard.data.phrasebook import numerals
-from regard.data.phrasebook.language import Entry, Features, Language, Token, Word, fixed, options, speaker
+from regard.data.phrasebook.language import (
+    Entry,
+    Features,
+    Form,
+    Language,
+    Word,
+    invariable,
+    pronoun_features,
+    split_options,
+)
 
 PRONOUNS = {("1", "sg"): "I", ("2", "sg"): "you", ("1", "pl"): "we", ("3", "pl"): "they"}
 BE = {
@@ -14,7 +23,7 @@ VOWELS = "aeiouAEIOU"
 
 
 def plural(noun: str) -> str:
-    """The regular plural; others are written in the lexicon."""
+    """Return the regular plural; irregular ones are in the lexicon."""
     if noun.endswith(("s", "x", "ch", "sh", "z")):
         return noun + "es"
     if noun.endswith("y") and noun[-2] not in VOWELS:
@@ -23,20 +32,20 @@ def plural(noun: str) -> str:
 
 
 def past(verb: str) -> str:
-    """The regular past."""
+    """Return the regular past."""
     return verb + ("d" if verb.endswith("e") else "ed")
 
 
 class English(Language):
-    """The source side."""
+    """English, the source language."""
 
     code = "en"
-    capital = False
-    active = frozenset({"a", "can"})
+    capitalised = False
+    variable = frozenset({"a", "can"})
 
     def read(self, category: str, field: str) -> Entry:
-        """`child children`, `see saw seen`, `turn +on`, `I me`."""
-        parts, _ = options(field)
+        """Parse a field: `child children`, `see saw seen`, `turn +on`, `I me`."""
+        parts, _ = split_options(field)
         match category:
             case "noun":
                 return {"text": parts[0], "sg": parts[0], "pl": parts[1] if len(parts) > 1 else plural(parts[0])}
@@ -56,7 +65,7 @@ class English(Language):
         return {"text": field.strip()}
 
     def features(self, word: Word) -> Features:
-        """Person, number, and the gender that chooses he, she or it."""
+        """Return person, number, and the gender that decides between he, she and it."""
         match word.category:
             case "noun":
                 person = "person" in word.classes
@@ -65,35 +74,35 @@ class English(Language):
             case "name":
                 return Features("f" if "f" in word.classes else "m", "sg", "3")
             case "pronoun":
-                return speaker(word)
+                return pronoun_features(word)
             case "determiner":
                 return Features(determiner=word.key)
         return Features()
 
-    def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Token, ...]:
-        """The word in the wanted form."""
+    def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Form, ...]:
+        """Return the tokens of a word in a form."""
         entry = word.entry
         match word.category:
             case "noun":
-                return (Token(entry[agree.number or word.variant]),)
+                return (Form(entry[agree.number or word.variant]),)
             case "verb":
                 return self.verb(word, form, agree)
             case "pronoun":
-                return (Token(entry["other" if form == "object" else "text"]),)
+                return (Form(entry["other" if form == "object" else "text"]),)
             case "determiner":
                 bare = word.key == "a" and (agree.number == "pl" or agree.kind == "mass")
                 text = "" if bare else entry["other" if agree.number == "pl" else "text"]
-                return (Token(text),) if text else ()
+                return (Form(text),) if text else ()
             case "number":
                 return numerals.english(int(word.key), form)
-        return fixed(entry)
+        return invariable(entry)
 
-    def verb(self, word: Word, form: str, agree: Features) -> tuple[Token, ...]:
-        """`finite` (the default) is the whole verb; `aux` and `main` surround *not* or the subject of a question."""
+    def verb(self, word: Word, form: str, agree: Features) -> tuple[Form, ...]:
+        """Return a verb: the whole verb (the default), or `aux` and `main`, which surround *not* or a subject."""
         entry, tense = word.entry, word.variant
         main, helper = self.main(word, agree), ""
         if "copula" in word.classes:
-            return () if form == "main" else (Token(main),)
+            return () if form == "main" else (Form(main),)
         match tense:
             case "future":
                 helper, main = "will", entry["text"]
@@ -105,12 +114,12 @@ class English(Language):
                 helper, main = self.third(agree, "does", "do"), entry["text"]
         if form == "base":
             helper, main = "", entry["text"]
-        first = (Token(helper, sure=False),) if helper and form != "main" else ()
-        rest = tuple(Token(part) for part in (main + " " + entry["particle"]).split())
+        first = (Form(helper, sure=False),) if helper and form != "main" else ()
+        rest = tuple(Form(part) for part in (main + " " + entry["particle"]).split())
         return first if form == "aux" else rest if form == "main" else first + rest
 
     def main(self, word: Word, agree: Features) -> str:
-        """The one-word form in the present or past."""
+        """Return the present or past in one word."""
         entry, tense = word.entry, word.variant
         if "copula" in word.classes:
             return BE.get((tense, agree.person, agree.number), "are" if tense == "present" else "were")
@@ -124,18 +133,18 @@ class English(Language):
 
     @staticmethod
     def third(agree: Features, yes: str, no: str) -> str:
-        """One form for he, she and it, the other for all others."""
+        """Return `yes` for he, she and it, and `no` for all others."""
         return yes if (agree.person, agree.number) == ("3", "sg") else no
 
-    def pronoun(self, of: Features, form: str) -> tuple[Token, ...]:
-        """He, she, it and their like; who or that."""
+    def pronoun(self, of: Features, form: str) -> tuple[Form, ...]:
+        """Return he, she, it and so on; who or that in relative clauses."""
         if form != "pronoun":
-            return (Token("that" if of.gender == "n" else "who"),)
+            return (Form("that" if of.gender == "n" else "who"),)
         third = {"m": "he", "f": "she", "n": "it"}[of.gender]
-        return (Token(PRONOUNS.get((of.person, of.number), third)),)
+        return (Form(PRONOUNS.get((of.person, of.number), third)),)
 
-    def meet(self, token: str, following: str, next_token: str) -> tuple[bool, str]:
-        """An before a vowel; cannot."""
+    def before(self, token: str, following: str, next_token: str) -> tuple[bool, str]:
+        """Write *an* before a vowel, and *cannot*."""
         if token == "can":
             return (True, "cannot") if following == "not" else (False, token)
         return False, "an" if following[0] in VOWELS else "a"

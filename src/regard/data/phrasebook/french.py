@@ -1,7 +1,7 @@
 """French inflection: agreement, passé composé with its auxiliaries, elision and contraction."""
 
 from regard.data.phrasebook import numerals
-from regard.data.phrasebook.language import Entry, Features, Language, Token, Word, fixed, options
+from regard.data.phrasebook.language import Entry, Features, Form, Language, Word, invariable, split_options
 
 BE = {"1sg": "suis", "2sg": "es", "3sg": "est", "1pl": "sommes", "3pl": "sont"}
 HAVE = {"1sg": "ai", "2sg": "as", "3sg": "a", "1pl": "avons", "3pl": "ont"}
@@ -23,19 +23,19 @@ BEFORE_VOWEL = {
 
 
 class French(Language):
-    """English into French."""
+    """French."""
 
     code = "fr"
-    clings = frozenset({","})  # a space stands before the question mark
-    active = ELIDE | {"à", "ma", "ta", "sa", "ce"}
+    attached = frozenset({","})  # a space precedes the question mark
+    variable = ELIDE | {"à", "ma", "ta", "sa", "ce"}
 
     def __init__(self) -> None:
-        """No aspirate h is known until the lexicon names one."""
+        """Start without words with an aspirate h; the lexicon marks them."""
         self.aspirate: set[str] = set()
 
     def read(self, category: str, field: str) -> Entry:
-        """`journal m journaux`, `vieux vieille before`, `lire lu lis lit lisons lisent`."""
-        parts, named = options(field)
+        """Parse a field: `journal m journaux`, `vieux vieille before`, `lire lu lis lit lisons lisent`."""
+        parts, named = split_options(field)
         match category:
             case "noun":
                 return self.read_noun(field)
@@ -54,7 +54,7 @@ class French(Language):
         return {"text": field.strip()}
 
     def read_noun(self, field: str) -> Entry:
-        """Singular, gender, and the plural where it is not regular."""
+        """Parse a noun: singular, gender, and an irregular plural."""
         entry: dict[str, str] = {}
         for prefix, half in zip(("", "f."), field.split("/"), strict=False):
             parts = half.split()
@@ -67,13 +67,13 @@ class French(Language):
             entry |= {prefix + "gender": parts[1], prefix + "sg": singular, prefix + "pl": many}
         return entry | {"text": entry["sg"]}
 
-    def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Token, ...]:
-        """The word in the wanted form."""
+    def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Form, ...]:
+        """Return the tokens of a word in a form."""
         entry = word.entry
         match word.category:
             case "noun":
                 prefix = "f." if agree.gender == "f" and "f.sg" in entry else ""
-                return (Token(entry[prefix + (agree.number if agree.person else word.variant)]),)
+                return (Form(entry[prefix + (agree.number if agree.person else word.variant)]),)
             case "adjective":
                 return adjective(entry, form, agree)
             case "determiner":
@@ -81,22 +81,22 @@ class French(Language):
             case "verb":
                 return verb(word, form, agree)
             case "pronoun":
-                return (Token(entry.get(form, entry["text"])),)
+                return (Form(entry.get(form, entry["text"])),)
             case "adverb" if form and form != entry["place"]:
                 return ()
             case "number":
                 return numerals.french(int(word.key), form)
-        return fixed(entry)
+        return invariable(entry)
 
-    def pronoun(self, of: Features, form: str) -> tuple[Token, ...]:
-        """Il, elle, ils, elles by the gender of what it stands for; qui and que in relative clauses."""
+    def pronoun(self, of: Features, form: str) -> tuple[Form, ...]:
+        """Return il, elle, ils or elles by the gender of the antecedent; qui or que in relative clauses."""
         if form != "pronoun":
-            return (Token("que" if form == "whom" else "qui"),)
+            return (Form("que" if form == "whom" else "qui"),)
         key = of.person + of.number
-        return (Token(PRONOUNS.get(key) or PRONOUNS[key + of.gender]),)
+        return (Form(PRONOUNS.get(key) or PRONOUNS[key + of.gender]),)
 
-    def meet(self, token: str, following: str, next_token: str) -> tuple[bool, str]:
-        """Elide before a vowel, contract before an article."""
+    def before(self, token: str, following: str, next_token: str) -> tuple[bool, str]:
+        """Elide before a vowel, and contract prepositions with articles."""
         vowel = following[0] in VOWELS and following not in self.aspirate and not following.startswith(("huit", "onze"))
         if vowel and token in ELIDE:
             return True, token[:-1] + "'" + following
@@ -106,7 +106,7 @@ class French(Language):
 
 
 def plural_of(text: str) -> str:
-    """The regular plural of a noun or adjective."""
+    """Return the regular plural of a noun or adjective."""
     if text.endswith(("s", "x", "z")):
         return text
     if text.endswith("al"):
@@ -115,7 +115,7 @@ def plural_of(text: str) -> str:
 
 
 def feminine_of(text: str) -> str:
-    """The regular feminine of an adjective or participle."""
+    """Return the regular feminine of an adjective or participle."""
     if text.endswith("e"):
         return text
     for ending, change in (("eux", "euse"), ("er", "ère"), ("f", "ve")):
@@ -125,7 +125,7 @@ def feminine_of(text: str) -> str:
 
 
 def read_verb(parts: list[str], named: dict[str, str]) -> Entry:
-    """Infinitive, participle, je, il, nous, ils, future stem; verbs in -er need the infinitive only."""
+    """Parse a verb: infinitive, participle, je, il, nous, ils, future stem; only the infinitive for those in -er."""
     helper = "être" if "être" in parts[1:] else "avoir"
     forms = [parts[0], *(part for part in parts[1:] if part != "être")]
     infinitive, stem = forms[0], forms[0][:-2]
@@ -145,31 +145,31 @@ def read_verb(parts: list[str], named: dict[str, str]) -> Entry:
 
 
 def agreeing(text: str, feminine: str, agree: Features) -> str:
-    """Masculine or feminine, singular or plural."""
+    """Return the form for a gender and number."""
     chosen = feminine if agree.gender == "f" else text
     return plural_of(chosen) if agree.number == "pl" else chosen
 
 
-def adjective(entry: Entry, form: str, agree: Features) -> tuple[Token, ...]:
-    """`before` and `after` yield the adjective only where it belongs; without a form it is a predicate."""
+def adjective(entry: Entry, form: str, agree: Features) -> tuple[Form, ...]:
+    """Return an adjective: `before` or `after` its noun, if it belongs there; without a form, as a predicate."""
     if form in {"before", "after"} and entry["place"] != form:
         return ()
     text = agreeing(entry["text"], entry["f"], agree)
-    return (Token(text + "‿" if form == "before" and agree.number == "sg" else text),)
+    return (Form(text + "‿" if form == "before" and agree.number == "sg" else text),)
 
 
-def determiner(word: Word, agree: Features) -> tuple[Token, ...]:
-    """Articles, this, possessives; an indefinite mass takes the partitive, and des is de before an adjective."""
+def determiner(word: Word, agree: Features) -> tuple[Form, ...]:
+    """Return an article, *this* or a possessive; mass nouns take the partitive, and des is de before an adjective."""
     entry = word.entry
     if word.key == "a" and agree.kind == "mass":
-        return Token("de"), Token("la" if agree.gender == "f" else "le")
+        return Form("de"), Form("la" if agree.gender == "f" else "le")
     if agree.number == "pl":
-        return (Token("de" if word.key == "a" and agree.place == "before" else entry["pl"]),)
-    return (Token(entry["f"] if agree.gender == "f" else entry["text"]),)
+        return (Form("de" if word.key == "a" and agree.place == "before" else entry["pl"]),)
+    return (Form(entry["f"] if agree.gender == "f" else entry["text"]),)
 
 
 def simple(word: Word, row: str) -> str:
-    """Present, imperfect or future: one word."""
+    """Return the present, imperfect or future."""
     entry = word.entry
     if word.variant == "future":
         return entry["future"] + FUTURE[row]
@@ -179,18 +179,18 @@ def simple(word: Word, row: str) -> str:
     return stem + IMPERFECT[row]
 
 
-def verb(word: Word, form: str, agree: Features) -> tuple[Token, ...]:
-    """`finite` is the verb or its auxiliary, `rest` the participle; `inf` the infinitive.
+def verb(word: Word, form: str, agree: Features) -> tuple[Form, ...]:
+    """Return a verb: `finite` is the verb or its auxiliary, `rest` the participle, `inf` the infinitive.
 
-    With avoir the participle agrees only with an object that came before it: `given`, as in "la lettre que j'ai lue".
+    With avoir the participle agrees only with a preceding object: `given`, as in "la lettre que j'ai lue".
     """
     entry, row = word.entry, agree.person + agree.number
     if form == "inf":
-        return (Token(entry["text"]),)
+        return (Form(entry["text"]),)
     if word.variant not in {"past", "perfect"} or "stative" in word.classes:
-        return () if form in {"rest", "given"} else (Token(simple(word, row)),)
+        return () if form in {"rest", "given"} else (Form(simple(word, row)),)
     if form in {"rest", "given"}:
         participle = entry["participle"]
         changes = entry["helper"] == "être" or form == "given"
-        return (Token(agreeing(participle, feminine_of(participle), agree) if changes else participle),)
-    return (Token((BE if entry["helper"] == "être" else HAVE)[row], sure=False),)
+        return (Form(agreeing(participle, feminine_of(participle), agree) if changes else participle),)
+    return (Form((BE if entry["helper"] == "être" else HAVE)[row], sure=False),)

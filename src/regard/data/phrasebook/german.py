@@ -1,7 +1,7 @@
 """German inflection: genders and cases, weak, mixed and strong adjectives, separable verbs, verb-final clauses."""
 
 from regard.data.phrasebook import numerals
-from regard.data.phrasebook.language import Entry, Features, Language, Token, Word, fixed, options, possessive
+from regard.data.phrasebook.language import Entry, Features, Form, Language, Word, invariable, possessive, split_options
 
 # Endings by case, each for masculine, feminine, neuter, plural.
 DEFINITE = {"nom": ("er", "ie", "as", "ie"), "acc": ("en", "ie", "as", "ie"), "dat": ("em", "er", "em", "en")}
@@ -20,25 +20,25 @@ GENDERS = {"der": "m", "die": "f", "das": "n"}
 
 
 def column(features: Features) -> int:
-    """Where the endings of this gender and number stand."""
+    """Return the column of a gender and number in the tables of endings."""
     return 3 if features.number == "pl" else "mfn".index(features.gender or "m")
 
 
 def slot(features: Features) -> str:
-    """The row of a conjugation table."""
+    """Return the key of person and number in a conjugation."""
     return "pl" if features.number == "pl" else features.person + "sg"
 
 
 class German(Language):
-    """English into German."""
+    """German."""
 
     code = "de"
-    active = frozenset(preposition for preposition, _ in MERGE)
-    kinds = ("mass", "she")  # a girl is neuter, but the baker she is is not
+    variable = frozenset(preposition for preposition, _ in MERGE)
+    kinds = ("mass", "she")  # das Mädchen is neuter, but das Mädchen ist Bäckerin
 
     def read(self, category: str, field: str) -> Entry:
-        """`die Katze, Katzen`, `dunkel:dunkl`, `auf|machen`, `gehen ging gegangen geht sein`."""
-        parts, named = options(field)
+        """Parse a field: `die Katze, Katzen`, `dunkel:dunkl`, `auf|machen`, `gehen ging gegangen geht sein`."""
+        parts, named = split_options(field)
         match category:
             case "noun":
                 return read_noun(field)
@@ -51,40 +51,40 @@ class German(Language):
                 return dict(zip(("text", "acc", "dat"), parts, strict=True))
         return {"text": field.strip()}
 
-    def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Token, ...]:
-        """The word in the wanted form."""
+    def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Form, ...]:
+        """Return the tokens of a word in a form."""
         case = case if case in DEFINITE else "nom"
         match word.category:
             case "noun":
-                return (Token(noun(word, case, agree)),)
+                return (Form(noun(word, case, agree)),)
             case "adjective":
-                return (Token(adjective(word.entry, form, case, agree)),)
+                return (Form(adjective(word.entry, form, case, agree)),)
             case "determiner":
                 text = determiner(word, case, agree)
-                return (Token(text),) if text else ()
+                return (Form(text),) if text else ()
             case "verb":
                 return verb(word, form, agree)
             case "pronoun":
-                return (Token(word.entry.get(form or case, word.entry["text"])),)
+                return (Form(word.entry.get(form or case, word.entry["text"])),)
             case "number":
                 return numerals.german(int(word.key), form)
-        return fixed(word.entry)
+        return invariable(word.entry)
 
-    def pronoun(self, of: Features, form: str) -> tuple[Token, ...]:
-        """Er, sie, es by the gender of what it stands for; der, die, das in relative clauses."""
+    def pronoun(self, of: Features, form: str) -> tuple[Form, ...]:
+        """Return er, sie or es by the gender of the antecedent; der, die or das in relative clauses."""
         if form != "pronoun":
-            return (Token("d" + DEFINITE["acc" if form == "whom" else "nom"][column(of)]),)
+            return (Form("d" + DEFINITE["acc" if form == "whom" else "nom"][column(of)]),)
         key = of.person + of.number
-        return (Token(PRONOUNS.get(key) or PRONOUNS[key + of.gender]),)
+        return (Form(PRONOUNS.get(key) or PRONOUNS[key + of.gender]),)
 
-    def meet(self, token: str, following: str, next_token: str) -> tuple[bool, str]:
-        """In dem becomes im."""
+    def before(self, token: str, following: str, next_token: str) -> tuple[bool, str]:
+        """Contract *in dem* to *im*, and so on."""
         merged = MERGE.get((token, following))
         return (True, merged) if merged else (False, token)
 
 
 def read_noun(field: str) -> Entry:
-    """`der Student, Studenten, weak / die Studentin, Studentinnen`."""
+    """Parse a noun: `der Student, Studenten, weak / die Studentin, Studentinnen`."""
     entry: dict[str, str] = {}
     for prefix, half in zip(("", "f."), field.split("/"), strict=False):
         parts = [part.strip() for part in half.split(",")]
@@ -97,7 +97,7 @@ def read_noun(field: str) -> Entry:
 
 
 def read_verb(parts: list[str], named: dict[str, str]) -> Entry:
-    """All principal parts, the regular ones derived."""
+    """Parse the principal parts of a verb, and derive the regular ones."""
     helper = "sein" if "sein" in parts[1:] else "haben"
     forms = [parts[0], *(part for part in parts[1:] if part != "sein")]
     prefix, _, infinitive = forms[0].rpartition("|")
@@ -117,7 +117,7 @@ def read_verb(parts: list[str], named: dict[str, str]) -> Entry:
 
 
 def noun(word: Word, case: str, agree: Features) -> str:
-    """Dative plurals take -n, weak masculines -en outside the nominative."""
+    """Return a noun: dative plurals end in -n, and weak masculines in -en outside the nominative."""
     female = agree.gender == "f" or agree.kind == "she"  # das Mädchen ist Lehrerin
     prefix = "f." if female and "f.sg" in word.entry else ""
     number = agree.number if agree.person else word.variant
@@ -130,7 +130,7 @@ def noun(word: Word, case: str, agree: Features) -> str:
 
 
 def adjective(entry: Entry, form: str, case: str, agree: Features) -> str:
-    """Before a noun it is declined, after *sein* it stays as it is."""
+    """Return an adjective, which is declined before a noun and not after *sein*."""
     if form == "plain":
         return entry["text"]
     if agree.determiner in {"the", "this"}:
@@ -143,7 +143,7 @@ def adjective(entry: Entry, form: str, case: str, agree: Features) -> str:
 
 
 def determiner(word: Word, case: str, agree: Features) -> str:
-    """Articles, this, possessives."""
+    """Return an article, *this* or a possessive."""
     stem = word.entry["text"]
     match word.key:
         case "the":
@@ -156,7 +156,7 @@ def determiner(word: Word, case: str, agree: Features) -> str:
 
 
 def finite(word: Word, agree: Features) -> str:
-    """The conjugated present or past, without a separable prefix."""
+    """Return the conjugated present or past, without a separable prefix."""
     entry, row = word.entry, slot(agree)
     if word.variant == "past":
         past = entry["past"]
@@ -175,20 +175,20 @@ def finite(word: Word, agree: Features) -> str:
     return {"1sg": first, "3sg": third, "pl": entry["plural"]}[row]
 
 
-def verb(word: Word, form: str, agree: Features) -> tuple[Token, ...]:
-    """`finite` stands second, `rest` last; `final` is both at the end of a clause; `inf` the infinitive."""
+def verb(word: Word, form: str, agree: Features) -> tuple[Form, ...]:
+    """Return a verb: `finite` is second, `rest` last, `final` both at the end of a clause, `inf` the infinitive."""
     entry, tense = word.entry, word.variant
     whole = entry["prefix"] + entry["infinitive"]
     if form == "inf":
-        return (Token(whole),)
-    # Nobody says "du machtest zu": the perfect is the past of du, but not of sein and the modal verbs.
+        return (Form(whole),)
+    # With du the perfect replaces the past ("du machtest zu" is unusual), except for sein and the modal verbs.
     perfect = tense == "perfect" or (tense == "past" and slot(agree) == "2sg" and "stative" not in word.classes)
     if perfect or tense == "future":
         helper = (WILL if tense == "future" else BE if entry["helper"] == "sein" else HAVE)[slot(agree)]
         main = whole if tense == "future" else entry["prefix"] + entry["participle"]
-        first, rest = Token(helper, sure=False), Token(main)
+        first, rest = Form(helper, sure=False), Form(main)
         return {"rest": (rest,), "final": (rest, first)}.get(form, (first,))
     text, prefix = finite(word, agree), entry["prefix"]
     if form == "rest":
-        return (Token(prefix),) if prefix else ()
-    return (Token(prefix + text if form == "final" else text),)
+        return (Form(prefix),) if prefix else ()
+    return (Form(prefix + text if form == "final" else text),)

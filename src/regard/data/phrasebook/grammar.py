@@ -1,7 +1,7 @@
-"""The grammar as data: reads the lexicon and the rules, and says where a line is wrong.
+"""The parser of the lexicon and the rules, with errors that name the file and the line.
 
-In: the `.txt` files beside this module (their openings explain the notation), or a folder with files of the same shape.
-Out: a `Grammar` of `Lexeme`s by category and `Rule`s by category. Nothing here chooses or inflects.
+It reads the `.txt` files next to this module, whose first lines explain the notation, or a folder with files of the
+same format, and returns a `Grammar`. Choosing and inflecting words is done elsewhere.
 """
 
 import re
@@ -33,7 +33,15 @@ CHOICE = re.compile(r"(\w+)=([\w-]+)(?::([^\s\[]+))?(?:\[([\w,]+)\])?")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lexeme:
-    """A word of the lexicon with its forms in every language."""
+    """A word of the lexicon with its forms in every language.
+
+    Attributes:
+        classes: The classes of the word, which slots ask for.
+        subject: The classes a subject of this verb may have.
+        object: The classes an object of this verb may have.
+        family: Shared by words that some language translates in the same way; they are always in the same split.
+        content: Whether it is a content word, unlike articles, pronouns, prepositions and *to be*.
+    """
 
     category: str
     key: str
@@ -42,34 +50,34 @@ class Lexeme:
     object: frozenset[str]
     forms: Mapping[str, Entry]
     weight: int = 1
-    family: str = ""  # shared by words that some language translates alike, so that they never part
-    content: bool = True  # says something by itself, unlike articles, pronouns, prepositions and *to be*
+    family: str = ""
+    content: bool = True
 
 
-class Element(NamedTuple):
-    """One piece of a template: a literal, or a slot with its form, what it agrees with, and extra marks."""
+class TemplateElement(NamedTuple):
+    """An element of a template: a literal, or a slot with its form, what it agrees with, and extra marks."""
 
     text: str
     slot: str
     form: str
     agree: tuple[str, ...]
     marks: tuple[tuple[str, bool], ...]
-    sign: str  # equal for elements that say the same of the same word
+    sign: str  # equal for elements that inflect a word in the same way
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
-    """How a slot is filled: the category, the classes asked for (all terms, any class of a term), the variants."""
+class SlotChoice:
+    """What fills a slot: a category, a conjunction of terms (each a disjunction of classes), and the variants."""
 
     name: str
     category: str
     terms: tuple[tuple[str, ...], ...]
     variants: tuple[str, ...]
-    refers: tuple[str, ...]  # the earlier slots its terms speak of
+    refers: tuple[str, ...]  # the earlier slots that the terms name
 
 
-class Bond(NamedTuple):
-    """A grammatical link between two slots; `pronoun-antecedent` starts at the slot's pronoun."""
+class SlotRelation(NamedTuple):
+    """A grammatical relation between two slots; `pronoun-antecedent` starts at the pronoun of the slot."""
 
     kind: str
     start: str
@@ -77,20 +85,20 @@ class Bond(NamedTuple):
 
 
 @dataclass(eq=False)
-class Rule:
-    """One synchronous rule: what fills its slots, and a template for each language."""
+class GrammarRule:
+    """A synchronous rule: what fills its slots, and a template for each language."""
 
     category: str
     weight: int
     name: str
     where: str
-    choices: list[Choice] = field(default_factory=list)
-    bonds: list[Bond] = field(default_factory=list)
-    templates: dict[str, list[Element]] = field(default_factory=dict)
+    choices: list[SlotChoice] = field(default_factory=list)
+    relations: list[SlotRelation] = field(default_factory=list)
+    templates: dict[str, list[TemplateElement]] = field(default_factory=dict)
 
     @cached_property
-    def renames(self) -> bool:
-        """Whether the rule says nothing of its own: every template is its one slot."""
+    def is_renaming(self) -> bool:
+        """Whether every template of the rule is just its only slot."""
         return len(self.choices) == 1 and all(
             [element.sign for element in template] == [f"{{{self.choices[0].name}}}"]
             for template in self.templates.values()
@@ -99,24 +107,24 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """Lexemes and rules by category, and the languages that inflect them."""
+    """Lexemes and rules by category, and the languages that inflect the lexemes."""
 
     languages: Mapping[str, Language]
     lexemes: Mapping[str, list[Lexeme]]
-    rules: Mapping[str, list[Rule]]
+    rules: Mapping[str, list[GrammarRule]]
 
 
 def load(folder: Traversable | None = None) -> Grammar:
-    """Read the grammar from a folder, or the one that comes with the package."""
+    """Read a grammar from a folder; by default, the grammar of the package."""
     folder = folder or files("regard.data.phrasebook")
-    spoken: list[Language] = [English(), German(), French(), Italian(), Arabic()]
-    languages = {language.code: language for language in spoken}
+    known: list[Language] = [English(), German(), French(), Italian(), Arabic()]
+    languages = {language.code: language for language in known}
     lexemes: dict[str, list[Lexeme]] = {}
     for name in LEXICON:
         for where, category, line in sections(folder, name):
             lexemes.setdefault(category, []).append(read_lexeme(category, line, where, languages))
     lexemes = {category: with_families(group) for category, group in lexemes.items()}
-    rules: dict[str, list[Rule]] = {}
+    rules: dict[str, list[GrammarRule]] = {}
     for rule in read_rules(folder, languages):
         rules.setdefault(rule.category, []).append(rule)
     for rule in (rule for group in rules.values() for rule in group):
@@ -125,34 +133,34 @@ def load(folder: Traversable | None = None) -> Grammar:
     return Grammar(languages, lexemes, rules)
 
 
-def lines(folder: Traversable, name: str) -> Iterator[tuple[str, str]]:
-    """The lines that say something, each with its place (`file:line`)."""
+def read_lines(folder: Traversable, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a file that are neither empty nor comments, each with its place (`file:line`)."""
     for number, line in enumerate((folder / name).read_text(encoding="utf-8").splitlines(), start=1):
         if line.strip() and not line.lstrip().startswith("#"):
             yield f"{name}:{number}", line
 
 
 def sections(folder: Traversable, name: str) -> Iterator[tuple[str, str, str]]:
-    """Lexicon lines with the category of the section they stand in."""
+    """Yield the lines of a lexicon file, each with its place and the category of its section."""
     category = ""
-    for where, line in lines(folder, name):
+    for where, line in read_lines(folder, name):
         if line.startswith("["):
             category = line.strip().strip("[]")
         elif not category:
-            raise ValueError(f"{where}: this line stands before any section; put [noun], [verb], … above it")
+            raise ValueError(f"{where}: this line is before any section: put [noun], [verb], … above it")
         else:
             yield where, category, line
 
 
 def read_lexeme(category: str, line: str, where: str, languages: Mapping[str, Language]) -> Lexeme:
-    """One word from one line."""
-    # A bar inside a German verb or a class list has no space around it, so divide only where there is one.
+    """Parse a line of the lexicon."""
+    # A bar inside a German verb or a class list has no space around it, so split only at bars with spaces.
     fields = [part.strip() for part in re.split(r"\s\|\s|\s\|$", line)]
     codes = ["en", *(code for code in languages if code != "en")]
     if len(fields) != len(codes) + 1 or not all(fields):
         raise ValueError(
-            f"{where}: expected {len(codes) + 1} fields divided by ' | ' (English, classes, German, French, Italian, "
-            f"Arabic), found {len([part for part in fields if part])}; complete the line {line.strip()!r}"
+            f"{where}: expected {len(codes) + 1} fields separated by ' | ' (English, classes, German, French, Italian, "
+            f"Arabic), found {len([part for part in fields if part])}: complete the line {line.strip()!r}"
         )
     english, tags, *targets = fields
     forms: dict[str, Entry] = {}
@@ -166,7 +174,7 @@ def read_lexeme(category: str, line: str, where: str, languages: Mapping[str, La
     classes = frozenset(named.split())
     weight = next((int(tag[1:]) for tag in classes if re.fullmatch(r"x\d+", tag)), 1)
     if category == "noun" and forms["en"]["sg"] == forms["en"]["pl"] and not classes & {"mass", "single"}:
-        raise ValueError(f"{where}: {english!r} does not show its number; add the class `single` or `mass`")
+        raise ValueError(f"{where}: {english!r} has equal singular and plural: add the class `single` or `mass`")
     key = re.sub(r"\s\+", " ", english).split(" ")[0] if category != "verb" else verb_key(english)
     subjects = any_of(who)
     classes |= {"=" + key, *(f"by-{subject}" for subject in subjects)}
@@ -175,7 +183,7 @@ def read_lexeme(category: str, line: str, where: str, languages: Mapping[str, La
 
 
 def with_families(lexemes: list[Lexeme]) -> list[Lexeme]:
-    """Words that look alike in some language (*carry* and *wear* are both tragen) form one family."""
+    """Assign families: words that some language translates in the same way (*carry*, *wear*: tragen) share one."""
     family = {id(lexeme): lexeme.key for lexeme in lexemes}
     owners: dict[tuple[str, str], Lexeme] = {}
     for lexeme in lexemes:
@@ -187,20 +195,20 @@ def with_families(lexemes: list[Lexeme]) -> list[Lexeme]:
 
 
 def verb_key(english: str) -> str:
-    """A verb's key: its base with its particle."""
+    """Return the key of a verb: its base with its particle."""
     parts = english.split()
     return "-".join([parts[0], *(part[1:] for part in parts if part.startswith("+"))])
 
 
 def any_of(text: str) -> frozenset[str]:
-    """The classes in `person|animal`."""
+    """Parse a disjunction of classes, `person|animal`."""
     return frozenset(part.strip() for part in text.split("|") if part.strip())
 
 
-def read_rules(folder: Traversable, languages: Mapping[str, Language]) -> Iterator[Rule]:
-    """The rules of `rules.txt`, one after the other."""
-    rule: Rule | None = None
-    for where, line in lines(folder, RULES):
+def read_rules(folder: Traversable, languages: Mapping[str, Language]) -> Iterator[GrammarRule]:
+    """Yield the rules of `rules.txt`."""
+    rule: GrammarRule | None = None
+    for where, line in read_lines(folder, RULES):
         head, _, rest = line.strip().partition(" ")
         rest = rest.strip()
         if head == "rule":
@@ -209,80 +217,82 @@ def read_rules(folder: Traversable, languages: Mapping[str, Language]) -> Iterat
             parts = rest.split(maxsplit=2)
             if len(parts) < 2 or not parts[1].isdigit():
                 raise ValueError(
-                    f"{where}: a rule opens with category and weight: rule sentence 10 name; found {line.strip()!r}"
+                    f"{where}: a rule starts with category and weight: rule sentence 10 name; found {line.strip()!r}"
                 )
-            rule = Rule(parts[0], int(parts[1]), parts[2] if len(parts) > 2 else parts[0], where)
+            rule = GrammarRule(parts[0], int(parts[1]), parts[2] if len(parts) > 2 else parts[0], where)
         elif rule is None:
-            raise ValueError(f"{where}: this line stands before any rule; open one with: rule sentence 10 name")
+            raise ValueError(f"{where}: this line is before any rule: start one with rule sentence 10 name")
         elif head == "has":
             for text in rest.split():
                 rule.choices.append(read_choice(text, [choice.name for choice in rule.choices], where))
         elif head == "bind":
-            rule.bonds = [read_bond(text, where) for text in rest.split(";")]
+            rule.relations = [read_relation(text, where) for text in rest.split(";")]
         elif head in languages:
             rule.templates[head] = [read_element(text, head, where) for text in rest.split()]
         else:
             known = ", ".join(["rule", "has", "bind", *languages])
-            raise ValueError(f"{where}: a rule's lines begin with {known}; found {head!r}")
+            raise ValueError(f"{where}: the lines of a rule begin with {known}; found {head!r}")
     if rule:
         yield rule
 
 
-def read_choice(text: str, earlier: list[str], where: str) -> Choice:
-    """`verb=verb:acts&!stative[past,present]`."""
+def read_choice(text: str, earlier: list[str], where: str) -> SlotChoice:
+    """Parse a slot, `verb=verb:acts&!stative[past,present]`."""
     match = CHOICE.fullmatch(text)
     if not match:
         raise ValueError(
             f"{where}: a slot is name=category:classes[variants], such as noun=noun:animal[sg,pl]; found {text!r}"
         )
     name, category, terms, variants = match.groups()
-    divided = tuple(tuple(term.split("|")) for term in terms.split("&")) if terms else ()
-    named = {word for term in divided for atom in term for word in re.findall(r"[a-z]+", atom)}
+    parsed = tuple(tuple(term.split("|")) for term in terms.split("&")) if terms else ()
+    named = {word for term in parsed for atom in term for word in re.findall(r"[a-z]+", atom)}
     refers = tuple(slot for slot in earlier if slot in named)
-    return Choice(name, category, divided, tuple(variants.split(",")) if variants else ("",), refers)
+    return SlotChoice(name, category, parsed, tuple(variants.split(",")) if variants else ("",), refers)
 
 
-def read_bond(text: str, where: str) -> Bond:
-    """`subject-verb subject verb`."""
+def read_relation(text: str, where: str) -> SlotRelation:
+    """Parse a relation, `subject-verb subject verb`."""
     parts = text.split()
     if len(parts) != 3 or parts[0] not in KINDS:
-        raise ValueError(f"{where}: a link is one of {', '.join(KINDS)} and two slots; found {text.strip()!r}")
-    return Bond(*parts)
+        raise ValueError(f"{where}: a relation is one of {', '.join(KINDS)} and two slots; found {text.strip()!r}")
+    return SlotRelation(*parts)
 
 
 def read_marks(text: str | None) -> tuple[tuple[str, bool], ...]:
-    """`because+too?`: the labels of the English words this one stands for, `?` for a link that is only possible."""
+    """Parse the labels of the English words that a word expresses, `because+too?`; `?` marks a possible link."""
     labels = text.split("+") if text else []
     return tuple((label.rstrip("?"), not label.endswith("?")) for label in labels)
 
 
-def read_element(text: str, code: str, where: str) -> Element:
-    """`{verb.past@subject}`, `nicht~not`, `not`."""
+def read_element(text: str, code: str, where: str) -> TemplateElement:
+    """Parse an element of a template: `{verb.past@subject}`, `nicht~not`, `not`."""
     if text.startswith("{"):
         match = SLOT.fullmatch(text)
         if not match:
             raise ValueError(f"{where}: a slot in a template is {{slot.form@agreement}}~label; found {text!r}")
         slot, form, agree, label = match.groups()
-        return Element("", slot, form or "", tuple(agree.split(",")) if agree else (), read_marks(label), intern(text))
+        return TemplateElement(
+            "", slot, form or "", tuple(agree.split(",")) if agree else (), read_marks(label), intern(text)
+        )
     literal, tilde, label = text.partition("~")
     marks = read_marks(label) if tilde else ((literal, True),) if code == "en" else ()
-    return Element(literal.replace("_", " "), "", "", (), marks, "")
+    return TemplateElement(literal.replace("_", " "), "", "", (), marks, "")
 
 
-def check(rule: Rule, languages: Mapping[str, Language], categories: set[str]) -> None:
-    """Every slot must exist, every language must have its line."""
+def check(rule: GrammarRule, languages: Mapping[str, Language], categories: set[str]) -> None:
+    """Raise ValueError if a rule names an unknown slot or category, or lacks a language."""
     names = [choice.name for choice in rule.choices]
     for code in languages:
         if code not in rule.templates:
             raise ValueError(
-                f"{rule.where}: rule {rule.name!r} has no line for {code}; add one that begins with {code}"
+                f"{rule.where}: rule {rule.name!r} has no line for {code}: add one that begins with {code}"
             )
         for element in rule.templates[code]:
             for slot in filter(None, (element.slot, *element.agree)):
                 if slot not in names:
                     known = ", ".join(names)
                     raise ValueError(
-                        f"{rule.where}: the {code} line of rule {rule.name!r} uses {{{slot}}}, but has: {known}"
+                        f"{rule.where}: the {code} line of rule {rule.name!r} uses {{{slot}}}, but has only: {known}"
                     )
     for choice in rule.choices:
         if choice.category not in categories:
@@ -290,13 +300,15 @@ def check(rule: Rule, languages: Mapping[str, Language], categories: set[str]) -
             raise ValueError(
                 f"{rule.where}: slot {choice.name!r} wants a {choice.category!r}, but there are only: {known}"
             )
-    for bond in rule.bonds:
-        if not {bond.start, bond.end} <= set(names):
-            raise ValueError(f"{rule.where}: the link {bond.kind} names a slot that rule {rule.name!r} has not: {bond}")
+    for relation in rule.relations:
+        if not {relation.start, relation.end} <= set(names):
+            raise ValueError(
+                f"{rule.where}: the relation {relation.kind} names a slot that rule {rule.name!r} lacks: {relation}"
+            )
 
 
-def check_classes(rule: Rule, classes: set[str]) -> None:
-    """Every class a slot asks for must be one that some word has, or speak of an earlier slot."""
+def check_classes(rule: GrammarRule, classes: set[str]) -> None:
+    """Raise ValueError if a slot asks for a class that no word has and that names no earlier slot."""
     for choice in rule.choices:
         if choice.category == "number":
             continue
@@ -304,8 +316,8 @@ def check_classes(rule: Rule, classes: set[str]) -> None:
             slot, _, part = (atom.partition("{")[2].rstrip("}") if "{" in atom else atom).partition(".")
             refers = slot in choice.refers and part in PARTS
             if atom != "?" and atom not in classes and not refers:
-                near = ", ".join(get_close_matches(atom, classes)) or "none like it"
+                near = ", ".join(get_close_matches(atom, classes)) or "none"
                 raise ValueError(
                     f"{rule.where}: slot {choice.name!r} of rule {rule.name!r} asks for {atom!r}, which is neither the "
-                    f"class of a word (near: {near}) nor an earlier slot"
+                    f"class of a word (similar: {near}) nor an earlier slot"
                 )

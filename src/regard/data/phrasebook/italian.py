@@ -1,7 +1,7 @@
 """Italian inflection: agreement, dropped pronouns, passato prossimo, articles by sound, contraction."""
 
 from regard.data.phrasebook import numerals
-from regard.data.phrasebook.language import Entry, Features, Language, Token, Word, fixed, options, possessive
+from regard.data.phrasebook.language import Entry, Features, Form, Language, Word, invariable, possessive, split_options
 
 ROWS = ("1sg", "2sg", "3sg", "1pl", "3pl")
 BE = dict(zip(ROWS, ("sono", "sei", "è", "siamo", "sono"), strict=True))
@@ -15,7 +15,7 @@ PRESENT = {
     "i": ("o", "i", "e", "iamo", "ono"),
 }
 VOWELS = "aeiouàèéìòùAEIOU"
-# Masculine words by what follows: a plain consonant, s+consonant or z, a vowel.
+# Forms by the next sound: a plain consonant, s+consonant or z, a vowel.
 BY_SOUND = {
     "il": ("il", "lo", "l'"), "un": ("un", "uno", "un"), "bel‿": ("bel", "bello", "bell'"),
     "i": ("i", "gli", "gli"), "dei": ("dei", "degli", "degli"), "bei‿": ("bei", "begli", "begli"),
@@ -28,7 +28,7 @@ TAIL = {"il": "l", "lo": "llo", "la": "lla", "i": "i", "gli": "gli", "le": "lle"
 
 
 def sound(following: str) -> int:
-    """0 before a plain consonant, 1 before s+consonant, z, ps, gn, 2 before a vowel."""
+    """Return 0 for a plain consonant, 1 for s+consonant, z, ps or gn, and 2 for a vowel."""
     if following[0] in VOWELS:
         return 2
     hard = (
@@ -40,15 +40,15 @@ def sound(following: str) -> int:
 
 
 class Italian(Language):
-    """English into Italian."""
+    """Italian."""
 
     code = "it"
-    active = frozenset(BY_SOUND) | frozenset(CONTRACT) | {"lo"}
-    kinds = ("mass", "kin")  # kin does without the article after a possessive
+    variable = frozenset(BY_SOUND) | frozenset(CONTRACT) | {"lo"}
+    kinds = ("mass", "kin")  # kin has no article before a possessive
 
     def read(self, category: str, field: str) -> Entry:
-        """`uomo m uomini`, `bello before`, `vedere visto fut=vedr`, `pulire isc`."""
-        parts, named = options(field)
+        """Parse a field: `uomo m uomini`, `bello before`, `vedere visto fut=vedr`, `pulire isc`."""
+        parts, named = split_options(field)
         match category:
             case "noun":
                 return read_noun(field)
@@ -66,13 +66,13 @@ class Italian(Language):
                 return dict(zip(("text", "f", "mp", "fp"), parts, strict=True))
         return {"text": field.strip()}
 
-    def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Token, ...]:
-        """The word in the wanted form."""
+    def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Form, ...]:
+        """Return the tokens of a word in a form."""
         entry = word.entry
         match word.category:
             case "noun":
                 prefix = "f." if agree.gender == "f" and "f.sg" in entry else ""
-                return (Token(entry[prefix + (agree.number if agree.person else word.variant)]),)
+                return (Form(entry[prefix + (agree.number if agree.person else word.variant)]),)
             case "adjective":
                 return adjective(entry, form, agree)
             case "determiner":
@@ -80,17 +80,17 @@ class Italian(Language):
             case "verb":
                 return verb(word, form, agree)
             case "pronoun":
-                return () if case == "drop" else (Token(entry.get(form, entry["text"])),)
+                return () if case == "drop" else (Form(entry.get(form, entry["text"])),)
             case "number":
                 return numerals.italian(int(word.key), form)
-        return fixed(entry)
+        return invariable(entry)
 
-    def pronoun(self, of: Features, form: str) -> tuple[Token, ...]:
-        """Dropped: the verb and the adjective tell; che in relative clauses."""
-        return () if form == "pronoun" else (Token("che"),)
+    def pronoun(self, of: Features, form: str) -> tuple[Form, ...]:
+        """Return nothing, because subject pronouns are dropped; che in relative clauses."""
+        return () if form == "pronoun" else (Form("che"),)
 
-    def meet(self, token: str, following: str, next_token: str) -> tuple[bool, str]:
-        """Articles by sound, prepositions into articles, object pronouns before avere."""
+    def before(self, token: str, following: str, next_token: str) -> tuple[bool, str]:
+        """Choose articles by sound, contract prepositions with articles, and elide object pronouns before avere."""
         if token in {"lo", "la"} and following in HAVE.values() and following[0] == "h":
             return True, "l'" + following
         if token in BY_SOUND:
@@ -104,7 +104,7 @@ class Italian(Language):
 
 
 def plural_of(text: str) -> str:
-    """The regular plural of a noun or adjective."""
+    """Return the regular plural of a noun or adjective."""
     match text[-1]:
         case "o":
             stem = text[:-1]
@@ -120,7 +120,7 @@ def plural_of(text: str) -> str:
 
 
 def read_noun(field: str) -> Entry:
-    """Singular, gender, and the plural where it is not regular."""
+    """Parse a noun: singular, gender, and an irregular plural."""
     entry: dict[str, str] = {}
     for prefix, half in zip(("", "f."), field.split("/"), strict=False):
         parts = half.split()
@@ -132,7 +132,7 @@ def read_noun(field: str) -> Entry:
 
 
 def read_verb(parts: list[str], named: dict[str, str]) -> Entry:
-    """Infinitive, participle, and the present where it is not regular."""
+    """Parse a verb: infinitive, participle, and an irregular present."""
     helper = "essere" if "essere" in parts[1:] else "avere"
     forms = [parts[0], *(part for part in parts[1:] if part not in {"essere", "isc"})]
     infinitive, stem, theme = forms[0], forms[0][:-3], forms[0][-3]
@@ -155,14 +155,14 @@ def read_verb(parts: list[str], named: dict[str, str]) -> Entry:
 
 
 def agreeing(text: str, agree: Features) -> str:
-    """Masculine or feminine, singular or plural, from the masculine singular."""
+    """Return the form for a gender and number, from the masculine singular."""
     if agree.gender == "f" and text.endswith("o"):
         text = text[:-1] + "a"
     return plural_of(text) if agree.number == "pl" else text
 
 
-def adjective(entry: Entry, form: str, agree: Features) -> tuple[Token, ...]:
-    """`before` and `after` yield the adjective only where it belongs; without a form it is a predicate."""
+def adjective(entry: Entry, form: str, agree: Features) -> tuple[Form, ...]:
+    """Return an adjective: `before` or `after` its noun, if it belongs there; without a form, as a predicate."""
     if form in {"before", "after"} and entry["place"] != form:
         return ()
     text = entry["text"]
@@ -171,25 +171,25 @@ def adjective(entry: Entry, form: str, agree: Features) -> tuple[Token, ...]:
         text = entry["mp"] if masculines else agreeing(text, agree)
     if form == "before":
         text = {"bello": "bel", "belli": "bei"}.get(text, text) + "‿"
-    return (Token(text),)
+    return (Form(text),)
 
 
-def determiner(word: Word, form: str, agree: Features) -> tuple[Token, ...]:
-    """Articles, this, possessives with their article; `bare` has no plural, `full` keeps the article even for kin."""
+def determiner(word: Word, form: str, agree: Features) -> tuple[Form, ...]:
+    """Return an article, *this* or a possessive; `bare` has no plural, `full` keeps the article even for kin."""
     entry, many, female = word.entry, agree.number == "pl", agree.gender == "f"
     if word.key == "a" and agree.kind == "mass":
-        return (Token("della" if female else "del"),)
+        return (Form("della" if female else "del"),)
     if many and form == "bare":
         return ()
     text = entry[("fp" if female else "mp") if many else ("f" if female else "text")]
     if not possessive(Features(determiner=word.key)) or (agree.kind == "kin" and not many and form != "full"):
-        return (Token(text),)
+        return (Form(text),)
     article = ("le" if female else "i") if many else ("la" if female else "il")
-    return Token(article, sure=False), Token(text)
+    return Form(article, sure=False), Form(text)
 
 
 def simple(word: Word, row: str) -> str:
-    """Present, imperfect or future: one word."""
+    """Return the present, imperfect or future."""
     entry = word.entry
     if word.variant == "future":
         return entry["future"] + FUTURE[row]
@@ -198,15 +198,15 @@ def simple(word: Word, row: str) -> str:
     return WAS[row] if entry["text"] == "essere" else entry["text"][:-2] + IMPERFECT[row]
 
 
-def verb(word: Word, form: str, agree: Features) -> tuple[Token, ...]:
-    """`finite` is the verb or its auxiliary, `rest` the participle, `given` that after an object pronoun, or `inf`."""
+def verb(word: Word, form: str, agree: Features) -> tuple[Form, ...]:
+    """Return a verb: `finite` (or its auxiliary), `rest` (participle), `given` (after an object pronoun) or `inf`."""
     entry, row = word.entry, agree.person + agree.number
     if form == "inf":
-        return (Token(entry["text"]),)
+        return (Form(entry["text"]),)
     if word.variant not in {"past", "perfect"} or "stative" in word.classes:
-        return () if form in {"rest", "given"} else (Token(simple(word, row)),)
+        return () if form in {"rest", "given"} else (Form(simple(word, row)),)
     if form in {"rest", "given"}:
         participle = entry["participle"]
         changes = entry["helper"] == "essere" or form == "given"
-        return (Token(agreeing(participle, agree) if changes else participle),)
-    return (Token((BE if entry["helper"] == "essere" else HAVE)[row], sure=False),)
+        return (Form(agreeing(participle, agree) if changes else participle),)
+    return (Form((BE if entry["helper"] == "essere" else HAVE)[row], sure=False),)

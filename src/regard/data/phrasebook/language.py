@@ -1,36 +1,37 @@
-"""What every language of the phrasebook offers: reading lexicon fields, inflecting words, joining tokens into text.
+"""What every language of the phrasebook provides: parsing of lexicon fields, inflection, and joining of tokens.
 
-In: an `Entry` (what one lexicon field says) and the `Features` of the words it agrees with. Out: `Token`s, which
-`Language.join` turns into whitespace words. A token ending in `+` clings to the next one, `+ه` to the one before.
+A language inflects a `Word`, given the `Features` of the words it agrees with, to one or more `Form`s, whose texts
+`Language.join` joins to words separated by white space. A token that ends in `+` is attached to the next one, and one
+that starts with `+` (such as `+ه`) to the one before it.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 Entry = Mapping[str, str]
-"""What one language's field of a lexicon line says, by name: `{"singular": "Katze", "gender": "f", …}`."""
+"""The parsed field of one language in a line of the lexicon: `{"singular": "Katze", "gender": "f", …}`."""
 
 
 PRONOUN_CLASSES = ("m f", "sg pl", "1 2 3")
 
 
 class Features(NamedTuple):
-    """What other words agree with. The empty string means: not said."""
+    """What other words agree with; an empty string means unspecified."""
 
     gender: str = ""  # m f n
     number: str = ""  # sg pl
     person: str = ""  # 1 2 3
     determiner: str = ""  # the English determiner: the, a, this, my, …
     kind: str = ""  # pronoun person mass kin
-    place: str = ""  # before, for an adjective that stands before its noun
+    place: str = ""  # before, for an adjective that precedes its noun
 
     def merge(self, other: "Features") -> "Features":
-        """Fill what is not said here with what the other says."""
+        """Return these features, with those that are unspecified taken from the other."""
         return Features(*(mine or theirs for mine, theirs in zip(self, other, strict=True)))
 
 
-class Token(NamedTuple):
-    """A piece of text with how it aligns: surely or possibly, as the whole word or as the named parts of it."""
+class Form(NamedTuple):
+    """An inflected form and how it aligns: surely or possibly, with the whole word or with named parts of it."""
 
     text: str
     sure: bool = True
@@ -38,7 +39,7 @@ class Token(NamedTuple):
 
 
 class Word(NamedTuple):
-    """One word to inflect: what the lexicon says, and the variant chosen (number of a noun, tense of a verb)."""
+    """A word to inflect: its lexicon entry, and the variant chosen (number of a noun, tense of a verb)."""
 
     category: str
     key: str
@@ -48,20 +49,20 @@ class Word(NamedTuple):
 
 
 class Language:
-    """The shared part; each language subclasses it and fills in `read`, `inflect`, `pronoun` and `meet`."""
+    """The base class of the languages, which implement `read`, `inflect`, `pronoun` and `before`."""
 
     code = ""
-    active: frozenset[str] = frozenset()  # tokens that may change before the next word
-    clings: frozenset[str] = frozenset({",", "?"})  # punctuation written to the word before
-    capital = True  # sentences open with a capital
-    kinds: tuple[str, ...] = ("mass",)  # classes of nouns that other words ask for
+    variable: frozenset[str] = frozenset()  # tokens whose text may depend on the next word
+    attached: frozenset[str] = frozenset({",", "?"})  # punctuation written without a space before it
+    capitalised = True  # whether sentences start with a capital
+    kinds: tuple[str, ...] = ("mass",)  # the classes of nouns that `Features.kind` reports
 
     def read(self, category: str, field: str) -> Entry:
-        """Parse one lexicon field; a `ValueError` says what the field should look like."""
+        """Parse a field of the lexicon; a ValueError says what the field should look like."""
         raise NotImplementedError
 
     def features(self, word: Word) -> Features:
-        """What others agree with when they agree with this word."""
+        """Return what other words agree with when they agree with this word."""
         match word.category:
             case "noun":
                 kind = next((kind for kind in self.kinds if kind in word.classes), "")
@@ -69,45 +70,45 @@ class Language:
             case "name":
                 return Features("f" if "f" in word.classes else "m", "sg", "3")
             case "pronoun":
-                return speaker(word)
+                return pronoun_features(word)
             case "determiner":
                 return Features(determiner=word.key)
             case "adjective":
                 return Features(place=word.entry.get("place", ""))
         return Features()
 
-    def inflect(self, word: Word, form: str, case: str, agree: Features) -> Sequence[Token]:
-        """The word in the wanted form, or no token where the language drops it."""
+    def inflect(self, word: Word, form: str, case: str, agree: Features) -> Sequence[Form]:
+        """Return the tokens of a word in a form, or none if the language drops the word."""
         raise NotImplementedError
 
-    def pronoun(self, of: Features, form: str) -> Sequence[Token]:
-        """The pronoun for something: `pronoun` (a subject), `relative`, `whom` (a relative object)."""
+    def pronoun(self, of: Features, form: str) -> Sequence[Form]:
+        """Return the pronoun of something: `pronoun` (a subject), `relative`, or `whom` (a relative object)."""
         raise NotImplementedError
 
-    def meet(self, token: str, following: str, next_token: str) -> tuple[bool, str]:
-        """How a token behaves before the next word: (does it merge?, its text, or the text of both)."""
+    def before(self, token: str, following: str, next_token: str) -> tuple[bool, str]:
+        """Return how a token is written before the next word: whether the two merge, and its text or that of both."""
         return False, token
 
     def attach(self, token: str, suffix: str) -> str:
-        """Write a clinging suffix (a comma, an Arabic pronoun) to its word."""
+        """Attach a suffix (a comma, an Arabic pronoun) to a word."""
         return token + suffix
 
     def join(self, tokens: Sequence[str]) -> tuple[list[str], list[int]]:
-        """Turn tokens into whitespace words; also, for each token, the index of the word it became part of."""
-        words: list[str] = []  # from last to first, since a word's shape depends on what follows it
+        """Join tokens to words, and return the words and for each token the index of its word."""
+        words: list[str] = []  # from last to first, because the text of a word depends on what follows it
         index = [0] * len(tokens)
-        suffix, next_token, active, clings = "", "", self.active, self.clings
+        suffix, next_token, variable, attached = "", "", self.variable, self.attached
         for i in range(len(tokens) - 1, -1, -1):
             token = tokens[i]
             index[i] = len(words)
-            if token in clings or token[0] == "+":
+            if token in attached or token[0] == "+":
                 suffix = token.lstrip("+") + suffix
                 continue
             if suffix:
                 words.append(self.attach(token, suffix))
                 suffix = ""
-            elif words and (token in active or token[-1] in "+‿"):
-                merged, text = self.meet(token, words[-1], next_token)
+            elif words and (token in variable or token[-1] in "+‿"):
+                merged, text = self.before(token, words[-1], next_token)
                 if merged:
                     words[-1] = text
                     index[i] -= 1
@@ -126,21 +127,21 @@ def possessive(features: Features) -> bool:
     return features.determiner in {"my", "your", "his", "her", "our"}
 
 
-def speaker(word: Word) -> Features:
-    """The features of a personal pronoun, which the lexicon lists among its classes."""
+def pronoun_features(word: Word) -> Features:
+    """Return the features of a personal pronoun, which the lexicon lists among its classes."""
     gender, number, person = (
         next(group for group in groups.split() if group in word.classes) for groups in PRONOUN_CLASSES
     )
     return Features(gender, number, person, kind="pronoun")
 
 
-def fixed(entry: Entry) -> tuple[Token, ...]:
-    """The tokens of a word that never changes; an underscore in the lexicon divides words."""
-    return tuple(Token(part) for part in entry["text"].split("_"))
+def invariable(entry: Entry) -> tuple[Form, ...]:
+    """Return the tokens of a word that is never inflected; an underscore in the lexicon separates words."""
+    return tuple(Form(part) for part in entry["text"].split("_"))
 
 
-def options(field: str) -> tuple[list[str], dict[str, str]]:
-    """Divide a field into its plain parts and its `name=value` options."""
+def split_options(field: str) -> tuple[list[str], dict[str, str]]:
+    """Split a field into its plain parts and its `name=value` options."""
     plain = [part for part in field.split() if "=" not in part]
     named = dict(part.split("=", 1) for part in field.split() if "=" in part)
     return plain, named

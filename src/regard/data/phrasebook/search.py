@@ -1,73 +1,90 @@
-"""Finds the derivation of an English sentence, if the grammar has one.
+"""Search for the derivation of an English sentence.
 
-Only words of the sentence can take part, so the grammar is cut down to those and what is left is tried in turn.
+Only words of the sentence can take part in it. So the grammar is reduced to those, and all derivations that remain are
+tried.
 """
 
 from collections.abc import Iterator
 
-from regard.data.phrasebook.derivation import ANY, Chooser, Leaf, Node, Terms, Tree, bounds_of, resolve
-from regard.data.phrasebook.grammar import Choice, Grammar, Lexeme, Rule
+from regard.data.phrasebook.derivation import (
+    ANY,
+    ClassConstraint,
+    Derivation,
+    DerivationSampler,
+    Leaf,
+    Node,
+    number_range,
+    resolve,
+)
+from regard.data.phrasebook.grammar import Grammar, GrammarRule, Lexeme, SlotChoice
 from regard.data.phrasebook.numerals import english
 from regard.data.phrasebook.realisation import Realiser
 
 
-def find(sentence: str, grammar: Grammar) -> Tree | None:
-    """The derivation whose English is this sentence."""
+def find(sentence: str, grammar: Grammar) -> Derivation | None:
+    """Return the derivation whose English realisation is this sentence, or None."""
     words = set(sentence.replace(",", "").replace("?", "").replace("cannot", "can not").split()) | {",", "?"}
     lexemes = {
-        category: [lexeme for lexeme in group if heard(lexeme, words)] for category, group in grammar.lexemes.items()
+        category: [lexeme for lexeme in group if _may_occur(lexeme, words)]
+        for category, group in grammar.lexemes.items()
     }
-    chooser = Chooser(Grammar(grammar.languages, lexemes, grammar.rules))
-    speaker = Realiser(grammar.languages["en"])
+    sampler = DerivationSampler(Grammar(grammar.languages, lexemes, grammar.rules))
+    realiser = Realiser(grammar.languages["en"])
     for rule in grammar.rules["sentence"]:
         literals = {element.text for element in rule.templates["en"] if element.text}
         if literals <= words:
-            for tree in trees(rule, chooser, ANY, words):
-                if " ".join(speaker.text(tree).words) == sentence:
-                    return tree
+            for derivation in _derivations(rule, sampler, ANY, words):
+                if " ".join(realiser.sentence(derivation).words) == sentence:
+                    return derivation
     return None
 
 
-def heard(lexeme: Lexeme, words: set[str]) -> bool:
-    """Whether some form of the word may stand in the sentence; what can be silent or changes much always may."""
+def _may_occur(lexeme: Lexeme, words: set[str]) -> bool:
+    """Whether some form of the word may be in the sentence; words that can be dropped or change much always may."""
     if "copula" in lexeme.classes or lexeme.key == "a":
         return True
-    spoken = {form for value in lexeme.forms["en"].values() for form in value.replace("_", " ").split()}
-    spoken |= {form + ending for form in set(spoken) for ending in ("s", "es")} | {form[:-1] + "ies" for form in spoken}
-    return bool(spoken & words)
+    forms = {form for value in lexeme.forms["en"].values() for form in value.replace("_", " ").split()}
+    forms |= {form + ending for form in set(forms) for ending in ("s", "es")} | {form[:-1] + "ies" for form in forms}
+    return bool(forms & words)
 
 
-def trees(rule: Rule, chooser: Chooser, passed: Terms, words: set[str]) -> Iterator[Tree]:
-    """Every way to fill the slots of a rule."""
-    pending: list[dict[str, Node]] = [{}]
+def _derivations(
+    rule: GrammarRule, sampler: DerivationSampler, constraint: ClassConstraint, words: set[str]
+) -> Iterator[Derivation]:
+    """Yield every way to fill the slots of a rule."""
+    partial: list[dict[str, Node]] = [{}]
     for choice in rule.choices:
-        pending = [
+        partial = [
             {**children, choice.name: node}
-            for children in pending
-            for node in nodes(choice, children, chooser, passed, words)
+            for children in partial
+            for node in _nodes(choice, children, sampler, constraint, words)
         ]
-    for children in pending:
-        yield Tree(rule, children)
+    for children in partial:
+        yield Derivation(rule, children)
 
 
-def nodes(
-    choice: Choice, children: dict[str, Node], chooser: Chooser, passed: Terms, words: set[str]
+def _nodes(
+    choice: SlotChoice,
+    children: dict[str, Node],
+    sampler: DerivationSampler,
+    outer: ClassConstraint,
+    words: set[str],
 ) -> Iterator[Node]:
-    """Everything that can stand in one slot."""
+    """Yield everything that can fill a slot."""
     if choice.category == "number":
-        low, high = bounds_of(choice)
+        low, high = number_range(choice)
         for value in range(low, high + 1):
             forms = ("", "year", "ordinal") if value < 100 else ("", "year")
             if any({token.text for token in english(value, form)} <= words for form in forms):
-                yield chooser.number_leaf(value)
+                yield sampler.number_leaf(value)
         return
-    terms = resolve(choice, children, passed)
-    if choice.category in chooser.grammar.rules:
-        for rule in chooser.grammar.rules[choice.category]:
-            yield from trees(rule, chooser, terms, words)
+    constraint = resolve(choice, children, outer)
+    if choice.category in sampler.grammar.rules:
+        for rule in sampler.grammar.rules[choice.category]:
+            yield from _derivations(rule, sampler, constraint, words)
         return
     seen: set[Leaf] = set()
-    for variants in chooser.candidates(choice, terms):
+    for variants in sampler.candidates(choice, constraint):
         for leaf in variants:
             if leaf not in seen:
                 seen.add(leaf)

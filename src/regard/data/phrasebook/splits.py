@@ -1,37 +1,38 @@
-"""Which split a sentence belongs to, decided by what it says and never by chance.
+"""The split of a sentence, which depends only on what the sentence says.
 
-The content words of a sentence (never its pronouns, articles, tense or number) are hashed to train, valid or test, so
-that `he bought a car` and `she has bought the cars` stay together, as they must where a language translates them alike.
-Some pairs of words joined by a grammatical link are set aside by a hash of their own: with one, a sentence is `novel`.
+The content words of a sentence (without pronouns, articles, tense and number) are hashed to train, valid or test. So
+`he bought a car` and `she has bought the cars` are in the same split, as they must be because some language may
+translate them in the same way. Some pairs of words in a grammatical relation are held out by a hash of their own: a
+sentence with such a pair is in the split `novel`.
 """
 
 from hashlib import blake2b
 
-from regard.data.phrasebook.derivation import Tree
+from regard.data.phrasebook.derivation import Derivation
 from regard.data.phrasebook.grammar import Grammar
 
 SPLITS = ("train", "valid", "test", "novel")
 SALT = "regard"
-HELD_OUT = 0.04  # of all pairs of words that a grammatical link may join
-VALID, TEST = 0.04, 0.08  # bounds on the hash: four in a hundred each
-PARTNERS = 5  # a verb or adjective with fewer partners loses none
+HELD_OUT = 0.04  # the share of word pairs that are held out
+VALID, TEST = 0.04, 0.08  # upper bounds of the hash: four per cent each
+PARTNERS = 5  # verbs and adjectives with fewer possible partners have no pair held out
 
 
 def digest(text: str) -> bytes:
-    """Eight bytes that depend on the text alone, on every machine and in every version of Python."""
+    """Return an eight-byte hash that is the same on every machine and in every version of Python."""
     return blake2b(f"{SALT}|{text}".encode(), digest_size=8).digest()
 
 
 def fraction(text: str) -> float:
-    """The digest as a number in [0, 1)."""
+    """Return the hash as a number in [0, 1)."""
     return int.from_bytes(digest(text), "big") / 2**64
 
 
 class Splitter:
-    """Knows the split of every derivation."""
+    """Assigns derivations to splits."""
 
     def __init__(self, grammar: Grammar) -> None:
-        """Find out which words have too few partners to lose one."""
+        """Find the words that have too few partners to hold out a pair."""
         nouns = grammar.lexemes["noun"]
         self.protected = {
             lexeme.family
@@ -42,22 +43,23 @@ class Splitter:
         }
         self.held: dict[tuple[str, str, str], bool] = {}
 
-    def split(self, tree: Tree) -> str:
-        """The split of a sentence, or nothing for one that no split may have: a novel pair beside a number.
+    def split(self, derivation: Derivation) -> str:
+        """Return the split of a sentence, or an empty string for a held-out pair together with a number.
 
-        Numbers are words of their own in German and Italian; without this, novel would have words that train has not.
+        German and Italian write a number as one word. Without this exception, novel would have words that train does
+        not have.
         """
-        if any(self.held_out(pair) for pair in tree.pairs):
-            numbered = any(child.head.category == "number" for child in tree.children.values())
+        if any(self.held_out(pair) for pair in derivation.pairs):
+            numbered = any(child.head.category == "number" for child in derivation.children.values())
             return "" if numbered else "novel"
-        place = fraction(" ".join(sorted(set(tree.key))))
-        return "valid" if place < VALID else "test" if place < TEST else "train"
+        value = fraction(" ".join(sorted(set(derivation.key))))
+        return "valid" if value < VALID else "test" if value < TEST else "train"
 
     def held_out(self, pair: tuple[str, str, str]) -> bool:
-        """Whether this pair of words is kept for `novel`."""
-        known = self.held.get(pair)
-        if known is None:
+        """Whether a pair of words occurs only in `novel`."""
+        held_out = self.held.get(pair)
+        if held_out is None:
             kind, start, end = pair
-            safe = {start, end}.isdisjoint(self.protected)
-            known = self.held[pair] = safe and fraction(f"{kind} {start} {end}") < HELD_OUT
-        return known
+            unprotected = {start, end}.isdisjoint(self.protected)
+            held_out = self.held[pair] = unprotected and fraction(f"{kind} {start} {end}") < HELD_OUT
+        return held_out

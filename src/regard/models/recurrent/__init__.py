@@ -1,1 +1,1 @@
-"""The recurrent families: an encoder that leaves its states, and three decoders that look at them ever more."""
+"""Recurrent models: one encoder, and the decoders of Sutskever et al. 2014, Bahdanau et al. 2015, Luong et al. 2015."""

@@ -1,82 +1,115 @@
-"""How far a search by a recurrent decoder has come."""
+"""The decoding state of recurrent decoders, and teacher forcing by decoding steps."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.models.beams import check_lines
-from regard.nn.attention.kept import Kept
-from regard.nn.recurrent import Hidden
+from regard.models.rows import check_rows
+from regard.nn.attention.kv_cache import KVCache
+from regard.nn.ragged import Layout
+from regard.nn.recurrent import HiddenState, Packing
+from regard.nn.tap import joining_records, named_taps
 
 
 @dataclass(frozen=True, eq=False)
 class RecurrentState:
-    """Where R rows stand, of which W in a line share one memory. It does not grow with the target."""
+    """The decoding state of R rows; its size does not grow with the target. The rows of one source are adjacent."""
 
-    hidden: Hidden
-    """The recurrence's own state, h_LRD and for an LSTM c_LRD."""
-    kept: Kept | None
-    """What the decoder looks at, one memory a line; None where the last state is the only bridge."""
+    hidden: HiddenState
+    """The hidden state of the recurrent layers: h_LRD, and for an LSTM c_LRD."""
+    cache: KVCache | None
+    """Keys and values of the memory, which the rows of a source share; None for a decoder without attention."""
     beams: int
+    """Rows of each source."""
     feed_RD: Float[Tensor, "R D"] | None = None
-    """What the last step hands to the next beside the token: input feeding."""
+    """The last attentional vector, for input feeding."""
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self.hidden[0].shape[1]
 
-    def moved(self, hidden: Hidden, feed_RD: Float[Tensor, "R D"] | None = None) -> "RecurrentState":
-        """One step further."""
+    def advanced(self, hidden: HiddenState, feed_RD: Float[Tensor, "R D"] | None = None) -> "RecurrentState":
+        """Return the state after a step."""
         return replace(self, hidden=hidden, feed_RD=feed_RD)
 
     def select(self, rows_R: Int[Tensor, " R2"]) -> "RecurrentState":
-        """Only these rows; no memory moves while every line stays."""
-        check_lines(rows_R, self.beams, self.rows)
-        lines_B = rows_R[:: self.beams] // self.beams
-        leave = rows_R.shape[0] < self.rows
-        return RecurrentState(
-            tuple(each.index_select(1, rows_R) for each in self.hidden),
-            self.kept.rows(lines_B) if leave and self.kept is not None else self.kept,
-            self.beams,
-            None if self.feed_RD is None else self.feed_RD.index_select(0, rows_R),
-        )
+        """Return the state that continues from these rows; no memory moves while every source stays."""
+        check_rows(rows_R, self.beams, self.rows)
+        cache = self.cache
+        if rows_R.shape[0] < self.rows and cache is not None:
+            cache = cache.select_rows(rows_R[:: self.beams] // self.beams)
+        return RecurrentState(self._hidden_of(rows_R), cache, self.beams, self._feed_of(rows_R))
 
-    def placed(self, rows_B: Int[Tensor, " B"]) -> "RecurrentState":
-        """These sequences in this order, one row each, whatever the order was: for targets known beforehand."""
-        return RecurrentState(
-            tuple(each.index_select(1, rows_B) for each in self.hidden),
-            None if self.kept is None else self.kept.rows(rows_B),
-            1,
-            None if self.feed_RD is None else self.feed_RD.index_select(0, rows_B),
-        )
+    def reorder(self, rows_B: Int[Tensor, " B"]) -> "RecurrentState":
+        """Return the state of these sources, one row each, in this order."""
+        cache = None if self.cache is None else self.cache.select_rows(rows_B)
+        return RecurrentState(self._hidden_of(rows_B), cache, 1, self._feed_of(rows_B))
 
     def first(self, rows: int) -> "RecurrentState":
-        """Only the first rows, as views."""
+        """Return the state of the first rows, as views."""
         if rows == self.rows:
             return self
         return RecurrentState(
-            tuple(each[:, :rows] for each in self.hidden),
-            None if self.kept is None else self.kept.first(rows),
+            tuple(tensor[:, :rows] for tensor in self.hidden),
+            None if self.cache is None else self.cache.first_rows(rows),
             1,
             None if self.feed_RD is None else self.feed_RD[:rows],
         )
 
+    def _hidden_of(self, rows_R: Int[Tensor, " R2"]) -> HiddenState:
+        return tuple(tensor.index_select(1, rows_R) for tensor in self.hidden)
 
-def joined(states: list[RecurrentState]) -> RecurrentState:
-    """The sentences of several searches as those of one; how far each has come does not matter to a recurrence."""
-    feeds = [each.feed_RD for each in states if each.feed_RD is not None]
-    kept = [each.kept for each in states if each.kept is not None]
-    return RecurrentState(
-        tuple(torch.cat(parts, 1) for parts in zip(*(each.hidden for each in states), strict=True)),
-        Kept.joined(kept) if kept else None,
-        states[0].beams,
-        torch.cat(feeds) if feeds else None,
-    )
+    def _feed_of(self, rows_R: Int[Tensor, " R2"]) -> Float[Tensor, "R2 D"] | None:
+        return None if self.feed_RD is None else self.feed_RD.index_select(0, rows_R)
 
 
-def spread_over_beams(last: Hidden, rows: int) -> Hidden:
-    """A row for each beam of each sequence."""
-    return tuple(each.repeat_interleave(rows // each.shape[1], 1) for each in last)
+def spread_over_beams(hidden: HiddenState, rows: int) -> HiddenState:
+    """Repeat the hidden state of each source for all of its rows."""
+    return tuple(tensor.repeat_interleave(rows // tensor.shape[1], 1) for tensor in hidden)
+
+
+DecodingStep = Callable[[Tensor, RecurrentState], tuple[Tensor, RecurrentState]]
+"""Takes the embedded tokens of all rows and a state; returns outputs and the next state."""
+
+
+def force_step_by_step(
+    step: DecodingStep, x_ND: Float[Tensor, "N D"], layout: Layout, state: RecurrentState, module: nn.Module
+) -> Float[Tensor, "N D2"]:
+    """Run teacher forcing step by step, for decoders in which each step needs the result of the one before.
+
+    A sequence that has ended is not computed any further. When a tap is watched it is, and all rows keep the order of
+    the batch, so that a recording is one table of targets by sources, and a replacement knows which row is which.
+
+    Args:
+        step: The decoding step.
+        x_ND: Embedded target tokens.
+        layout: Their layout.
+        state: The initial state, one row for each sequence.
+        module: The module with the taps that a step passes.
+
+    Returns:
+        The output of `step` for every token.
+    """
+    taps = list(named_taps(module).values())
+    packing = Packing.padded(layout) if any(tap.watched for tap in taps) else Packing.by_length(layout)
+    state, outputs = state.reorder(packing.rows_B), []
+    with joining_records(taps, lambda steps: _join_records(steps, layout)):
+        for x_RD in torch.split_with_sizes(packing.pack(x_ND), packing.sizes):
+            y_RD, state = step(x_RD, state.first(x_RD.shape[0]))
+            outputs.append(y_RD)
+    if not outputs:  # a step of no rows has the right width
+        return step(x_ND, state.first(0))[0]
+    return packing.unpack(torch.cat(outputs))
+
+
+def _join_records(steps: list[Tensor], layout: Layout) -> Tensor:
+    """Join what passed a tap in every step: (B, 1, T, S) for scores and weights, (N, D) for vectors."""
+    if steps[0].ndim == 4:
+        table = torch.cat(steps, 2)
+        ended_BQ = torch.arange(len(steps), device=table.device) >= layout.lengths_B[:, None]
+        return table.masked_fill(ended_BQ[:, None, :, None], 0)
+    return layout.unpad(torch.stack(steps, 1))

@@ -1,5 +1,5 @@
-"""Attention: how tokens look at each other.
+"""Attention: queries, keys and values of a ragged batch in, mixed values out.
 
-`scores` says how well a key answers a query, `sight` who may look where, `multihead` what is projected and put
-together; `kernels` picks how it is computed: `explicit`, `padded`, `flex` or `varlen`, which all give the same numbers.
+`scores` compares queries with keys, `mask` says which pairs are allowed, `plan` prepares a batch once for all layers,
+`kernels` picks the implementation, and `multihead` and `single_head` are the layers models are built from.
 """

@@ -1,6 +1,7 @@
-"""How well a key answers a query: the score functions of the lectures, behind one interface.
+"""Score functions: how well a key matches a query, behind one interface.
 
-Queries `(…, Q, E)` and keys `(…, K, E)` come in, scores `(…, Q, K)` go out. A softmax over the keys makes them weights.
+Queries `(…, Q, E)` and keys `(…, K, E)` come in, scores `(…, Q, K)` go out. Attention weights are their softmax over
+the keys.
 """
 
 import math
@@ -12,33 +13,35 @@ from torch import Tensor, nn
 
 
 @runtime_checkable
-class Score(Protocol):
-    """Scores every key for every query."""
+class ScoreFunction(Protocol):
+    """A function that scores every key for every query, and can prepare keys before the queries are known."""
 
     @property
     def scale(self) -> float | None:
-        """The factor on q·k where the score is a plain dot product, which fused kernels compute; else None."""
+        """The factor on q·k if the score is a scaled dot product, which fused kernels compute; None otherwise."""
+
+    @property
+    def formula(self) -> str:
+        """The score of one key as a formula, for people to read."""
 
     def __call__(self, query: Float[Tensor, "... Q E"], key: Float[Tensor, "... K E2"]) -> Float[Tensor, "... Q K"]:
         """Score every key for every query."""
 
-
-@runtime_checkable
-class StepwiseScore(Score, Protocol):
-    """A score whose keys can be made ready before any query comes."""
-
     def prepare(self, key: Float[Tensor, "... E2"]) -> Float[Tensor, "... E3"]:
-        """What can be made of keys before any query comes; a search does it once."""
+        """Compute the part of the score that depends on the keys alone; decoding does it once per memory."""
 
     def match(self, query: Float[Tensor, "... Q E"], prepared: Float[Tensor, "... K E3"]) -> Float[Tensor, "... Q K"]:
         """Score every prepared key for every query."""
 
+    def score_flops(self, size: int, queries: int, keys: int, pairs: int) -> int:
+        """Return the operations that score so many pairs of queries and keys of this size."""
 
-class _Unprepared(nn.Module):
-    """A score that takes its keys as they are."""
+
+class _WithoutPreparation(nn.Module):
+    """Base of score functions that use keys as they are."""
 
     def prepare(self, key: Float[Tensor, "... E2"]) -> Float[Tensor, "... E2"]:
-        """The keys themselves."""
+        """Return the keys unchanged."""
         return key
 
     def match(self, query: Float[Tensor, "... Q E"], prepared: Float[Tensor, "... K E2"]) -> Float[Tensor, "... Q K"]:
@@ -47,26 +50,36 @@ class _Unprepared(nn.Module):
         return scores
 
 
-class Dot(_Unprepared):
-    """score(q, k) = c · q·k, with c = 1 for the plain product (Luong et al. 2015, §3.1)."""
+class DotScore(_WithoutPreparation):
+    """score(q, k) = c · q·k; c = 1 is the plain dot product (Luong et al. 2015, §3.1)."""
 
     def __init__(self, scale: float = 1.0) -> None:
-        """Multiply each product by `scale`."""
+        """Set the factor c."""
         super().__init__()
         self.scale = scale
+
+    @property
+    def formula(self) -> str:
+        """The dot product, with its factor as a root: 1 / √size in a Transformer."""
+        return "q·k" if self.scale == 1.0 else f"q·k / √{self.scale**-2:.4g}"
 
     def forward(self, query: Float[Tensor, "... Q E"], key: Float[Tensor, "... K E"]) -> Float[Tensor, "... Q K"]:
         """Score every key for every query."""
         return query @ key.transpose(-1, -2) * self.scale
 
+    def score_flops(self, size: int, queries: int, keys: int, pairs: int) -> int:
+        """Return the operations of the dot products."""
+        return 2 * size * pairs
 
-class Bilinear(_Unprepared):
+
+class BilinearScore(_WithoutPreparation):
     """score(q, k) = qᵀ W k (Luong et al. 2015, «general», eq. 8)."""
 
     scale: float | None = None
+    formula: str = "qᵀ W k"
 
     def __init__(self, query_width: int, key_width: int) -> None:
-        """A matrix between queries and keys, which may differ in width."""
+        """Create the matrix W between queries and keys, which may differ in width."""
         super().__init__()
         self.weight = nn.Parameter(torch.empty(query_width, key_width))
         nn.init.xavier_uniform_(self.weight)
@@ -75,14 +88,22 @@ class Bilinear(_Unprepared):
         """Score every key for every query."""
         return query @ self.weight @ key.transpose(-1, -2)
 
+    def score_flops(self, size: int, queries: int, keys: int, pairs: int) -> int:
+        """Return the operations of the product with W and of the dot products."""
+        return 2 * self.weight.numel() * queries + 2 * self.weight.shape[1] * pairs
 
-class Additive(nn.Module):
-    """score(q, k) = w₂ᵀ tanh(W₁ [q, k]) (Bahdanau et al. 2015, §A.1.2); W₁ is kept as its two halves."""
+
+class AdditiveScore(nn.Module):
+    """score(q, k) = w₂ᵀ tanh(W₁ [q, k]) (Bahdanau et al. 2015, §A.1.2).
+
+    W₁ is stored as two matrices, one for queries and one for keys, so that the keys' half is computed only once.
+    """
 
     scale: float | None = None
+    formula: str = "w₂ᵀ tanh(W_q q + W_k k)"
 
     def __init__(self, query_width: int, key_width: int, inner: int) -> None:
-        """One hidden layer of `inner` units over query and key together."""
+        """Create a hidden layer of `inner` units over the concatenation of query and key."""
         super().__init__()
         self.from_query = nn.Linear(query_width, inner, bias=False)
         self.from_key = nn.Linear(key_width, inner, bias=False)
@@ -93,7 +114,7 @@ class Additive(nn.Module):
         return self.match(query, self.prepare(key))
 
     def prepare(self, key: Float[Tensor, "... E2"]) -> Float[Tensor, "... E3"]:
-        """The keys' half of W₁."""
+        """Multiply the keys by their half of W₁."""
         prepared: Tensor = self.from_key(key)
         return prepared
 
@@ -103,16 +124,22 @@ class Additive(nn.Module):
         scores: Tensor = self.outer(torch.tanh(hidden)).squeeze(-1)
         return scores
 
+    def score_flops(self, size: int, queries: int, keys: int, pairs: int) -> int:
+        """Return the operations of the hidden layer, whose halves are computed once, and of the layer after it."""
+        hidden = self.from_query.weight.numel() * queries + self.from_key.weight.numel() * keys
+        return 2 * hidden + 2 * self.outer.weight.numel() * pairs
 
-def make_score(kind: str, size: int) -> StepwiseScore:
-    """The score of this name for queries and keys of one size."""
+
+def make_score_function(kind: str, size: int) -> ScoreFunction:
+    """Create the score function of this name for queries and keys of one size."""
     match kind:
         case "dot":
-            return Dot()
+            return DotScore()
         case "scaled":
-            return Dot(1 / math.sqrt(size))  # Vaswani et al. 2017, eq. 1: without it large sizes saturate the softmax
+            # Vaswani et al. 2017, eq. 1: without the factor, large heads saturate the softmax.
+            return DotScore(1 / math.sqrt(size))
         case "bilinear":
-            return Bilinear(size, size)
+            return BilinearScore(size, size)
         case "additive":
-            return Additive(size, size, size)
-    raise ValueError(f"there is no attention score '{kind}'; it may be dot, scaled, bilinear or additive")
+            return AdditiveScore(size, size, size)
+    raise ValueError(f"unknown attention score '{kind}'; choose dot, scaled, bilinear or additive")

@@ -1,7 +1,7 @@
-"""Kernels written for CUDA in Triton, where torch's own leave the device waiting; every one has a twin in plain torch.
+"""Triton kernels for CUDA, used where torch's own kernels leave the device idle.
 
-Each is an operator of torch's library, so that it works eagerly, compiled and under autograd alike. Without Triton,
-or on another device, nothing here is imported.
+Each kernel is an operator of `torch.library`, so that it works in eager mode, compiled and under autograd, and each has
+an equivalent in plain torch. The modules with kernels are imported only if Triton is installed.
 """
 
 from importlib.util import find_spec
@@ -12,6 +12,6 @@ from torch import Tensor
 HAVE_TRITON = find_spec("triton") is not None
 
 
-def serves(x: Tensor) -> bool:
-    """Whether these kernels can work on a tensor."""
+def supports(x: Tensor) -> bool:
+    """Return whether the Triton kernels can process a tensor: on CUDA, in a floating-point type they know."""
     return HAVE_TRITON and x.is_cuda and x.dtype in (torch.bfloat16, torch.float16, torch.float32)

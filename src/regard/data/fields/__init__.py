@@ -1,0 +1,154 @@
+"""Field kinds: how a raw value of a record becomes ids, and back.
+
+A record is a mapping from field name to value, such as `{"source": "I can", "target": "Ich kann"}`. A task
+(`regard.tasks`) names its fields and gives each a kind:
+
+| kind    | raw value                      | encoded                              | module                          |
+|---------|--------------------------------|--------------------------------------|---------------------------------|
+| `text`  | a string                       | token ids, ragged                    | `regard.data.fields.text`       |
+| `label` | a string out of a small set    | one class number                     | `regard.data.fields.label`      |
+
+A new kind (turns of a dialogue, tags of words, images, series) is one module here that implements `Field`, one line in
+`learn_fields` and `load_fields`, and its name in `regard.recipe.FieldKind`. One `Field` object encodes for training,
+prediction, server and explorer alike.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from regard.data.fields.label import LabelField
+from regard.data.fields.text import TextField
+from regard.data.rows import Rows
+from regard.recipe import FieldKind, Recipe
+from regard.run_files import TOKENIZER
+from regard.text import Tokenizers
+
+__all__ = ["Field", "Fields", "LabelField", "TextField", "learn_fields", "load_fields", "with_tokenizers"]
+
+LABELS = "labels.json"
+
+
+class Field(Protocol):
+    """Encodes the values of one field of a record."""
+
+    @property
+    def kind(self) -> FieldKind:
+        """The kind of field."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of everything that ids depend on: equal fingerprints, equal ids."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The smallest type that holds every id, in which a store keeps them."""
+
+    def __len__(self) -> int:
+        """Return the size of the vocabulary."""
+
+    def encode(self, values: Sequence[str]) -> Rows:
+        """Encode a batch of raw values, one row each."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the raw value of ids."""
+
+
+@dataclass(frozen=True)
+class Fields(Mapping[str, Field]):
+    """The fields of a task with their vocabularies, by name and in order."""
+
+    by_name: Mapping[str, Field]
+
+    def __getitem__(self, name: str) -> Field:
+        """Return the field of a name."""
+        return self.by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names, in order."""
+        return iter(self.by_name)
+
+    def __len__(self) -> int:
+        """Return the number of fields."""
+        return len(self.by_name)
+
+    @cached_property
+    def tokenizers(self) -> Tokenizers:
+        """The tokenizers of the text fields."""
+        return Tokenizers({name: field.tokenizer for name, field in self.items() if isinstance(field, TextField)})
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all vocabularies."""
+        return "-".join(field.fingerprint for field in self.values())
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of each vocabulary."""
+        return {name: len(field) for name, field in self.items()}
+
+    def save(self, folder: Path) -> None:
+        """Write all vocabularies into the folder of a run."""
+        self.tokenizers.save(folder / TOKENIZER)
+        labels = {name: field for name, field in self.items() if isinstance(field, LabelField)}
+        if labels:
+            LabelField.save_all(labels, folder / LABELS)
+
+
+def learn_fields(
+    kinds: Mapping[str, FieldKind], records: Iterable[tuple[str, ...]], recipe: Recipe, multiline: bool = False
+) -> Fields:
+    """Learn the vocabularies of all fields from raw records, whose values come in the order of `kinds`.
+
+    The records are read once. Tokenizers are learned as the recipe's `[text]` section says; the classes of a label
+    field are the values that occur. `multiline` texts are documents, whose line breaks are tokens.
+    """
+    names = list(kinds)
+    text_at = [at for at, name in enumerate(names) if kinds[name] == "text"]
+    seen: dict[str, set[str]] = {name: set() for name in names if kinds[name] == "label"}
+
+    def texts() -> Iterator[tuple[str, ...]]:
+        for record in records:
+            for name, classes in seen.items():
+                classes.add(record[names.index(name)])
+            yield tuple(record[at] for at in text_at)
+
+    text = recipe.text
+    tokenizers = Tokenizers.learn(
+        texts(),
+        fields=[names[at] for at in text_at],
+        kind=text.kind,
+        size=text.size,
+        joint=text.joint,
+        normalise=text.normalise,
+        lowercase=text.lowercase,
+        bytes=text.bytes,
+        symbols=text.symbols,
+        multiline=multiline,
+        seed=recipe.seed,
+    )
+    return _assemble(kinds, tokenizers, {name: LabelField(tuple(sorted(classes))) for name, classes in seen.items()})
+
+
+def load_fields(folder: Path, kinds: Mapping[str, FieldKind]) -> Fields:
+    """Read the vocabularies that `Fields.save` wrote into the folder of a run."""
+    texts = [name for name, kind in kinds.items() if kind == "text"]
+    labels = [name for name, kind in kinds.items() if kind == "label"]
+    tokenizers = Tokenizers.load(folder / TOKENIZER, fields=texts)
+    return _assemble(kinds, tokenizers, LabelField.load_all(folder / LABELS, labels) if labels else {})
+
+
+def with_tokenizers(tokenizers: Tokenizers) -> Fields:
+    """Return fields that are all texts, with these tokenizers."""
+    return Fields({name: TextField(tokenizer) for name, tokenizer in tokenizers.items()})
+
+
+def _assemble(kinds: Mapping[str, FieldKind], tokenizers: Tokenizers, labels: Mapping[str, LabelField]) -> Fields:
+    """Put the fields into the order of the task."""
+    return Fields(
+        {name: TextField(tokenizers[name]) if kind == "text" else labels[name] for name, kind in kinds.items()}
+    )

@@ -1,0 +1,145 @@
+"""Scores of hypotheses, and what happens to the candidates of a step: some end, the best others continue.
+
+The score of a hypothesis Y of n tokens, counting its end symbol, is (Wu et al. 2016, eq. 14)
+
+    score(Y) = log p(Y) / lp(n) + beta · Σ over source tokens of log(min(attention received, 1))
+
+where lp(n) is ((5 + n) / 6) ** alpha, or n ** alpha.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.decode.beams import Beams
+from regard.decode.candidates import Candidates, continuing
+from regard.decode.options import SearchOptions, SentenceOptions
+
+Layer = tuple[Tensor, Tensor, Tensor]
+"""What a step adds to the trellis: the row that each row continues, its token, and the token's log-probability."""
+
+LEAST_COVERAGE = 1e-10
+"""Coverage of a source token that received no attention: the logarithm of a true zero would forbid the hypothesis."""
+
+
+def length_divisor(length_B: Int[Tensor, " B"], options: SearchOptions) -> Float[Tensor, " B"]:
+    """Return lp(n), which divides the log-probability of a hypothesis of n tokens, counting its end symbol."""
+    length = length_B.double()
+    base = (5 + length) / 6 if options.normalise == "gnmt" else length
+    return base**options.length_penalty
+
+
+def coverage_penalty(
+    coverage_BWS: Float[Tensor, "B W S"], source_length_B: Int[Tensor, " B"], options: SearchOptions
+) -> Float[Tensor, "B W"]:
+    """Return what hypotheses lose for source tokens that received less than one unit of attention."""
+    real_BS = torch.arange(coverage_BWS.shape[-1], device=source_length_B.device) < source_length_B[:, None]
+    penalty_BWS = coverage_BWS.clamp(LEAST_COVERAGE, 1).log() * real_BS[:, None]
+    return options.coverage_penalty * penalty_BWS.sum(-1)
+
+
+class Ranker:
+    """Ranks the candidates of each step and updates the table of beams."""
+
+    def __init__(
+        self,
+        beams: Beams,
+        options: SearchOptions,
+        sentences: Sequence[SentenceOptions],
+        independent: bool,
+        no_sync: bool = False,
+    ) -> None:
+        """Prepare to rank the candidates of these beams.
+
+        Args:
+            beams: The table, which every step changes.
+            options: Options of the search.
+            sentences: Options of the sentence of each beam.
+            independent: Whether rows do not compete, so that every row stays in its place.
+            no_sync: Never read a tensor on the host. On a device that is always so, since the host would wait for it.
+        """
+        device = beams.total_BW.device
+        self.beams, self.options, self.independent = beams, options, independent
+        self.no_sync = no_sync or device.type != "cpu"
+        maxima = [options.limits.bounds(sentence)[1] + 1 for sentence in sentences]
+        # Lengths are few and known, so divisors are looked up instead of computed in each step.
+        self.divisor_T = length_divisor(torch.arange(max(maxima) + 3, device=device), options)
+        self.limit_divisor_B = self.divisor_T[torch.tensor(maxima, device=device)]
+        self.source_length_B = torch.tensor([sentence.source_length for sentence in sentences], device=device)
+        count, rows = beams.total_BW.shape
+        self.first_row_B1 = torch.arange(0, count * rows, rows, device=device)[:, None]
+        self.any_ended = self.no_sync or bool((beams.ended_count_B > 0).any())
+
+    def step(self, candidates: Candidates, layer: int | Tensor) -> Layer:
+        """Collect candidates that ended, continue with the best others, and see which beams are finished.
+
+        Args:
+            candidates: The candidates of each beam, best first.
+            layer: Number of the newest layer of the trellis.
+        """
+        ended_BK = candidates.token_BK == self.options.end
+        some_ended = self.no_sync or bool(ended_BK.any())
+        if some_ended:
+            self._collect_ended(candidates, ended_BK, layer)
+        added = self._continue(candidates, ended_BK if some_ended else None)
+        if self.any_ended:
+            self._finish()
+        return added
+
+    def scores(self, candidates: Candidates) -> Float[Tensor, "B K"]:
+        """Return the scores of candidates, with penalties."""
+        beams = self.beams
+        score_BK = candidates.total_BK / self.divisor_T[beams.length_B + 1][:, None]
+        if self.options.coverage_penalty:
+            penalty_BW = coverage_penalty(beams.coverage_BWS, self.source_length_B, self.options)
+            score_BK = score_BK + penalty_BW.gather(1, candidates.parent_BK)
+        return score_BK
+
+    def _collect_ended(self, candidates: Candidates, ended_BK: Bool[Tensor, "B K"], layer: int | Tensor) -> None:
+        """Rank ended candidates among those that ended before. Only the first W candidates of a beam count."""
+        beams, rows = self.beams, self.beams.total_BW.shape[1]
+        candidates = candidates.first(rows)
+        score_BW = torch.where(ended_BK[:, :rows], self.scores(candidates), -torch.inf)
+        beams.ended_count_B = beams.ended_count_B + (score_BW > -torch.inf).sum(1)
+        row_BW = candidates.parent_BK + self.first_row_B1
+        layer_BW = layer.expand_as(row_BW) if isinstance(layer, Tensor) else torch.full_like(row_BW, layer)
+        beams.add_ended(score_BW, candidates.total_BK, candidates.logprob_BK, layer_BW, row_BW)
+        self.any_ended = True
+
+    def _continue(self, candidates: Candidates, ended_BK: Bool[Tensor, "B K"] | None) -> Layer:
+        """Make the first W candidates that have not ended the live hypotheses."""
+        beams, rows = self.beams, self.beams.total_BW.shape[1]
+        if ended_BK is None or self.independent:
+            chosen = candidates.first(rows)
+        else:
+            chosen = candidates.at(continuing(ended_BK, rows))
+        total_BW = chosen.total_BK
+        if ended_BK is not None:
+            total_BW = total_BW.masked_fill(chosen.token_BK == self.options.end, -torch.inf)
+        beams.extend(chosen.parent_BK, chosen.token_BK, total_BW)
+        parent_R = (chosen.parent_BK + self.first_row_B1).flatten()
+        return parent_R, chosen.token_BK.flatten(), chosen.logprob_BK.flatten()
+
+    def _finish(self) -> None:
+        """Finish the beams of which no live hypothesis is left, or none can still become one of the best."""
+        beams, options, rows = self.beams, self.options, self.beams.total_BW.shape[1]
+        best_B = beams.total_BW.amax(1)
+        if options.sampling is not None:
+            beams.done_B = best_B == -torch.inf
+        elif options.stopping == "full" or rows == 1:  # greedy search is over when its only hypothesis ends
+            beams.done_B = (beams.ended_count_B >= rows) | (best_B == -torch.inf)
+        else:
+            beams.done_B = beams.ended_score_BN[:, -1] >= best_B / self._best_divisor()
+        # A finished beam stays for some steps; if it found more in them, its result would depend on the batch.
+        beams.total_BW = beams.total_BW.masked_fill(beams.done_B[:, None], -torch.inf)
+
+    def _best_divisor(self) -> Float[Tensor, " B"]:
+        """Return the divisor that gives a live hypothesis the best score it can still reach.
+
+        Log-probabilities only fall and the coverage penalty only subtracts. So no score can be higher than if the rest
+        cost nothing and had the best length: the maximum if the penalty rewards length, else the present one.
+        """
+        rewards_length = self.options.length_penalty >= 0
+        return self.limit_divisor_B if rewards_length else self.divisor_T[self.beams.length_B + 1]

@@ -1,1 +1,0 @@
-"""The convolutional family: gated convolutions, and attention in every layer of the decoder."""

@@ -1,0 +1,178 @@
+"""The declaration of an option: a field of a frozen dataclass with bounds, a help text, and where it is offered."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from difflib import get_close_matches
+from functools import cache
+from numbers import Integral, Real
+from types import NoneType
+from typing import Any, Literal, Self, TypeVar, get_args, get_origin
+
+T = TypeVar("T")
+Subset = TypeVar("Subset", bound="OptionSet")
+_KEY = "option"
+
+
+@dataclass(frozen=True)
+class Option:
+    """The declaration of one option."""
+
+    help: str
+    """A sentence without a full stop, for help pages, editors and the HTTP schema."""
+    paper: str = ""
+    """Where the method is described, such as `Wu et al. 2016, eq. 14`."""
+    minimum: float | None = None
+    """Smallest allowed number."""
+    above: float | None = None
+    """Lower bound that is not allowed itself."""
+    maximum: float | None = None
+    """Largest allowed number."""
+    panel: str = ""
+    """Heading that groups the option in help pages."""
+    flag: str | None = None
+    """Command-line flag, such as `--top-k`; None if the command line has no flag for it."""
+    recipe: bool = False
+    """Whether a recipe may set it, in its `[decode]` section."""
+    http: bool = False
+    """Whether an HTTP request may set it."""
+    name: str = ""
+    type: Any = None
+    default: Any = None
+
+    @property
+    def description(self) -> str:
+        """The help text as a sentence, with the paper."""
+        return f"{self.help} ({self.paper})." if self.paper else f"{self.help}."
+
+    @property
+    def optional(self) -> bool:
+        """Whether the value may be None."""
+        return NoneType in get_args(self.type)
+
+    @property
+    def kind(self) -> Any:
+        """The type of a value that is not None."""
+        (kind,) = [part for part in get_args(self.type) if part is not NoneType] if self.optional else [self.type]
+        return kind
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values in words, such as `an integer of at least 1`."""
+        if get_origin(self.kind) is Literal:
+            return " or ".join(get_args(self.kind))
+        words = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}.get(self.kind, "")
+        bounds = (("of at least", self.minimum), ("above", self.above), ("of at most", self.maximum))
+        limits = " and ".join(f"{name} {bound:g}" for name, bound in bounds if bound is not None)
+        return f"{words} {limits}".strip()
+
+    def check(self, value: object) -> None:
+        """Raise a `ValueError` if the value has the wrong type or is out of bounds."""
+        if value is None and self.optional:
+            return
+        match self.kind:
+            case kind if get_origin(kind) is Literal:
+                valid = value in get_args(kind)
+            case kind if kind is bool:
+                valid = isinstance(value, bool)
+            case kind if kind is int:
+                valid = isinstance(value, Integral) and not isinstance(value, bool)
+            case kind if kind is float:
+                valid = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+            case kind if kind is str:
+                valid = isinstance(value, str)
+            case _:
+                return
+        if not valid or (isinstance(value, Real) and not self._within(float(value))):
+            raise ValueError(f"{self.name} must be {self.allowed}, but is {value!r}")
+
+    def _within(self, number: float) -> bool:
+        return (
+            (self.minimum is None or number >= self.minimum)
+            and (self.above is None or number > self.above)
+            and (self.maximum is None or number <= self.maximum)
+        )
+
+
+def option(
+    default: T,
+    help_text: str,
+    *,
+    paper: str = "",
+    minimum: float | None = None,
+    above: float | None = None,
+    maximum: float | None = None,
+    panel: str = "",
+    flag: str | bool = True,
+    recipe: bool = False,
+    http: bool = True,
+) -> T:
+    """Declare an option as a dataclass field; with `flag=False` it has no command-line flag."""
+    name = flag if isinstance(flag, str) else "" if flag else None
+    declared = Option(help_text, paper, minimum, above, maximum, panel, name, recipe, http)
+    # The type checker must see the default's type: a dataclass field is declared as `beam: int = option(5, ...)`.
+    return field(default=default, metadata={_KEY: declared})
+
+
+def with_default(cls: type["OptionSet"], name: str, default: T, help: str = "") -> T:  # noqa: A002
+    """Declare an option of a base class again, with another default, and with another help text if one is given."""
+    (inherited,) = [parent.metadata[_KEY] for parent in fields(cls) if parent.name == name]
+    declared = replace(inherited, help=help, recipe=False) if help else inherited
+    return field(default=default, metadata={_KEY: declared})
+
+
+@dataclass(frozen=True)
+class OptionSet:
+    """Base class of options: checks every value against its declaration."""
+
+    def __post_init__(self) -> None:
+        """Raise a `ValueError` for a value of the wrong type or out of bounds."""
+        for declared in self.declared():
+            declared.check(getattr(self, declared.name))
+
+    @classmethod
+    def declared(cls) -> tuple[Option, ...]:
+        """Return the declarations of the options, in order."""
+        return _declared(cls)  # type: ignore[arg-type]  # mypy takes the hash of instances for that of the class
+
+    def override(self, **changes: Any) -> Self:
+        """Return a copy with some options changed.
+
+        Raises:
+            ValueError: If there is no option of that name, or a value is not allowed.
+        """
+        known = [declared.name for declared in fields(self)]
+        for name in changes:
+            if name not in known:
+                near = get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(known)}"
+                raise ValueError(f"there is no option '{name}'; {hint}")
+        return replace(self, **changes)
+
+    def subset(self, cls: type[Subset]) -> Subset:
+        """Return the options that a base class declares, as an object of that class."""
+        return cls(**{declared.name: getattr(self, declared.name) for declared in fields(cls)})
+
+
+@cache
+def _declared(cls: type[OptionSet]) -> tuple[Option, ...]:
+    return tuple(_complete(declared) for declared in fields(cls) if _KEY in declared.metadata)
+
+
+def _complete(declared: "Field[Any]") -> Option:
+    """Add name, type, default and flag to a field's declaration."""
+    assert declared.default is not MISSING or declared.default_factory is not MISSING, "an option has a default"
+    default = declared.default_factory() if declared.default_factory is not MISSING else declared.default
+    declaration: Option = declared.metadata[_KEY]
+    flag = f"--{declared.name.replace('_', '-')}" if declaration.flag == "" else declaration.flag
+    return replace(declaration, name=declared.name, type=declared.type, default=default, flag=flag)
+
+
+def markdown_table(options: Iterable[Option]) -> str:
+    """Return a table of options for the docs."""
+    rows = ["| option | default | meaning |", "|---|---|---|"]
+    for declared in options:
+        name = f"`{declared.name}`" + (f", `{declared.flag}`" if declared.flag else "")
+        default = "" if declared.default is None else declared.default
+        rows.append(f"| {name} | {default} | {declared.description} |")
+    return "\n".join(rows) + "\n"

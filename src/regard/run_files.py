@@ -1,0 +1,12 @@
+"""Names of the files in a run's directory."""
+
+RECIPE = "recipe.toml"
+"""All settings of the run."""
+TOKENIZER = "tokenizer"
+"""Directory of the tokenizers."""
+WEIGHTS = "model.safetensors"
+"""The trained model."""
+SCORES = "scores.json"
+"""Its evaluation scores."""
+CHECKPOINTS = "checkpoints"
+"""Directory of the checkpoints from which training resumes."""

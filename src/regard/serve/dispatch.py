@@ -1,0 +1,133 @@
+"""Between the event loop and the workers: put the jobs of a request into a queue, and wait for their results."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+
+from regard.predict import Translation
+from regard.predict.translation import empty_translation
+from regard.serve.queue import PendingResponse, QueuedJob, QueueFullError
+from regard.serve.service import ModelService, ServerFaultError
+from regard.serve.worker import PartialTranslation
+
+MakeJobs = Callable[[PendingResponse], Sequence[QueuedJob]]
+"""Creates the jobs of a request."""
+
+
+async def run_jobs(request: Request, service: ModelService, make_jobs: MakeJobs, seconds: float) -> list[Any]:
+    """Run the jobs of a request, and return their results in order.
+
+    Raises:
+        ClientDisconnect: The client has disconnected before the results were complete.
+        HTTPException: 429 if the queue is full, 504 if the results take longer than `seconds`.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+    results: dict[int, Any] = {}
+
+    def on_result(index: int, result: Any) -> None:
+        results[index] = result
+        if len(results) == len(jobs) and not done.done():
+            done.set_result(None)
+
+    response = PendingResponse(loop, on_result)
+    jobs = make_jobs(response)
+    _put(service, jobs)
+    disconnected = asyncio.ensure_future(_wait_for_disconnect(request))
+    try:
+        await asyncio.wait({done, disconnected}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if not done.done() and disconnected.done():
+            service.metrics.left.inc()
+            raise ClientDisconnect
+        if not done.done():
+            raise HTTPException(504, _timeout_message(seconds))
+    finally:
+        response.closed = True
+        disconnected.cancel()
+    return [results[index] for index in range(len(jobs))]
+
+
+def stream_jobs(service: ModelService, make_jobs: MakeJobs, seconds: float) -> AsyncIterator[bytes]:
+    """Run the jobs of a request, and yield their partial and final results as lines of JSON as soon as they are known.
+
+    Raises:
+        HTTPException: 429 if the queue is full.
+    """
+    loop = asyncio.get_running_loop()
+    results: asyncio.Queue[tuple[int, Any]] = asyncio.Queue()
+    response = PendingResponse(loop, lambda index, result: results.put_nowait((index, result)), streamed=True)
+    jobs = make_jobs(response)
+    _put(service, jobs)
+
+    async def stream() -> AsyncIterator[bytes]:
+        remaining = len(jobs)
+        try:
+            async with asyncio.timeout(seconds):
+                while remaining:
+                    index, result = await results.get()
+                    remaining -= not isinstance(result, PartialTranslation)
+                    yield _event(index, result)
+        except TimeoutError:
+            yield _json_line({"error": _timeout_message(seconds)})
+        except (asyncio.CancelledError, GeneratorExit):
+            service.metrics.left.inc()
+            raise
+        finally:
+            response.closed = True
+
+    return stream()
+
+
+def check_translations(lines: Sequence[str], results: Sequence[Any]) -> list[Translation]:
+    """Return the translation of each line, empty with a `fault` where a line could not be translated.
+
+    Raises:
+        HTTPException: 500 if the server failed, 422 if no line at all could be translated.
+    """
+    for result in results:
+        if isinstance(result, Exception) and not isinstance(result, ValueError):
+            raise HTTPException(500, str(result) if isinstance(result, ServerFaultError) else "internal error")
+    if all(isinstance(result, Exception) for result in results):
+        raise HTTPException(422, str(results[0]))
+    return [
+        empty_translation(line, str(result)) if isinstance(result, Exception) else result
+        for line, result in zip(lines, results, strict=True)
+    ]
+
+
+def _put(service: ModelService, jobs: Sequence[QueuedJob]) -> None:
+    try:
+        service.queue.put(jobs)
+    except QueueFullError as full:
+        service.metrics.refused.labels(service.name).inc()
+        raise HTTPException(429, str(full), {"Retry-After": str(full.seconds)}) from None
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _timeout_message(seconds: float) -> str:
+    return f"no response within {seconds:g} s; send fewer lines per request, or raise the limit with --max-seconds"
+
+
+def _event(index: int, result: Any) -> bytes:
+    """Encode a partial or final result of a line for a streamed response."""
+    match result:
+        case PartialTranslation(pieces, text):
+            return _json_line({"line": index, "tokens": pieces, "text": text})
+        case Translation():
+            return _json_line({"line": index, "translation": result.to_json()})
+        case ValueError() | ServerFaultError():
+            return _json_line({"line": index, "error": str(result)})
+        case _:
+            return _json_line({"line": index, "error": "internal error"})
+
+
+def _json_line(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"

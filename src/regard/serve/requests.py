@@ -1,0 +1,165 @@
+"""The JSON schemas of requests, and their parsing.
+
+Parsing is strict: unknown fields, numbers in quotes, NaN and invalid Unicode are refused with a message that names the
+field. No field is ever used as a path, an address or code.
+"""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from regard.options import TranslationOptions
+from regard.predict import Translator
+from regard.recipe.decode import pydantic_field
+from regard.serve.settings import ServerLimits
+
+Phrase = Annotated[str, Field(min_length=1, max_length=200)]
+Lines = str | Annotated[list[str], Field(min_length=1)]
+
+
+class LinesRequest(BaseModel):
+    """Fields that every request has: lines of text, and the model to use."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    model: str | None = Field(
+        None, max_length=200, description="Name of a model of this server. Default: its first model."
+    )
+    source: Lines = Field(description="A source line, or a list of lines.", examples=["I can go alone"])
+
+    @property
+    def lines(self) -> list[str]:
+        """The source lines as a list."""
+        return [self.source] if isinstance(self.source, str) else self.source
+
+    def count(self) -> int:
+        """Return the number of lines."""
+        return len(self.lines)
+
+    def texts(self) -> list[str]:
+        """Return all text of the request, to limit its size."""
+        return self.lines
+
+
+class TranslateFields(LinesRequest):
+    """Lines to translate, and decoding options. An option that is not given has the value of the run's recipe."""
+
+    stream: bool = Field(False, description="Send tokens as they become final, one JSON object per line.")
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The decoding options that the request has."""
+        return {name: value for name in _OPTIONS if (value := getattr(self, name)) is not None}
+
+    def texts(self) -> list[str]:
+        """Return all text of the request, to limit its size."""
+        given = self.given
+        terms = [phrase for term in given.get("terms", {}).items() for phrase in term]
+        return [*self.lines, given.get("prefix", ""), *given.get("constraints", ()), *given.get("avoid", ()), *terms]
+
+    def options(self, translator: Translator, limits: ServerLimits) -> TranslationOptions:
+        """Return the options of this request for a model.
+
+        Raises:
+            ValueError: An option exceeds a limit, contradicts another, or is not available for this model.
+        """
+        given = self.given
+        for name in ("beam", "nbest", "mbr"):
+            if given.get(name, 0) > limits.beam:
+                raise ValueError(f"{name} is {given[name]}, and this server allows {limits.beam}; use a smaller one")
+        if "nbest" in given and "beam" not in given and not given.get("sample") and not given.get("mbr"):
+            given["beam"] = max(given["nbest"], translator.options.beam)
+        if self.stream and (given.get("avoid") or given.get("mbr")):
+            raise ValueError("tokens are not final before the end with 'avoid' or 'mbr'; request it without 'stream'")
+        options = translator.options.override(**given)
+        if options.alignments and translator.alignment_head is None:
+            raise ValueError("this model has no attention to read word alignments from; request no 'alignments'")
+        if options.coverage_penalty and translator.alignment_head is None:
+            raise ValueError("this model has no attention, so it has no coverage penalty; set 'coverage_penalty' to 0")
+        return options
+
+
+# Clients are not trusted: text and tables have a maximum size here, and integers fit into 32 bits.
+_TYPES: dict[str, Any] = {
+    "prefix": Annotated[str, Field(max_length=2000)],
+    "constraints": Annotated[list[Phrase], Field(max_length=16)],
+    "avoid": Annotated[list[Phrase], Field(max_length=100)],
+    "terms": Annotated[dict[Phrase, Phrase], Field(max_length=500)],
+}
+_INTEGER = Annotated[int, Field(le=2**31 - 1)]
+_OPTIONS: dict[str, Any] = {
+    option.name: pydantic_field(option, _INTEGER if option.kind is int else _TYPES.get(option.name))
+    for option in TranslationOptions.declared()
+    if option.http
+}
+TranslateRequest = create_model(
+    "TranslateRequest", __base__=TranslateFields, __doc__=TranslateFields.__doc__, **_OPTIONS
+)
+"""`TranslateFields`, with a field for each decoding option that `regard.options` declares for HTTP."""
+
+
+class PairsRequest(LinesRequest):
+    """Sentence pairs: source lines and their translations, in the same order."""
+
+    target: Lines = Field(description="The translation of each source line.", examples=["Ich kann allein gehen"])
+
+    def texts(self) -> list[str]:
+        """Return all text of the request, to limit its size."""
+        return [line for pair in self.pairs for line in pair]
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The sentence pairs as a list."""
+        targets = [self.target] if isinstance(self.target, str) else self.target
+        if len(self.lines) != len(targets):
+            raise ValueError(f"there are {len(self.lines)} sources and {len(targets)} targets; send as many of each")
+        return list(zip(self.lines, targets, strict=True))
+
+
+class TokensRequest(LinesRequest):
+    """Lines to tokenise."""
+
+    side: Literal["source", "target"] = Field("source", description="Tokenizer to use.")
+
+
+RequestType = TypeVar("RequestType", bound=LinesRequest)
+
+
+def parse_request(kind: type[RequestType], body: bytes, limits: ServerLimits) -> RequestType:
+    """Parse a request body.
+
+    Raises:
+        ValueError: The body is not a valid request of this kind, or exceeds a limit.
+    """
+    try:
+        request = kind.model_validate_json(body)
+    except ValidationError as error:
+        raise ValueError("; ".join(_describe(detail) for detail in error.errors(include_url=False)[:5])) from None
+    characters = sum(map(len, request.texts()))
+    if (count := request.count()) > limits.sentences:
+        raise ValueError(f"there are {count} lines, and this server allows {limits.sentences}; send several requests")
+    if characters > limits.characters:
+        raise ValueError(
+            f"there are {characters} characters, and this server allows {limits.characters}; send several requests"
+        )
+    return request
+
+
+def _describe(error: Any) -> str:
+    """Return the field and the message of a validation error, without the value that was sent."""
+    field = ".".join(str(part) for part in error["loc"])[:100].encode(errors="replace").decode()
+    return f"{field}: {error['msg']}" if field else str(error["msg"])
+
+
+def request_schema(kind: type[LinesRequest], limits: ServerLimits) -> dict[str, Any]:
+    """Return the JSON schema of a request, with the limits of this server in it."""
+    schema = kind.model_json_schema()
+    assert "$defs" not in schema, "an inline schema of OpenAPI cannot refer to definitions"
+    for name, field in schema["properties"].items():
+        for choice in field.get("anyOf", ()):
+            if name in ("source", "target"):
+                is_list = choice["type"] == "array"
+                choice["maxItems" if is_list else "maxLength"] = limits.sentences if is_list else limits.characters
+            elif name in ("beam", "nbest", "mbr") and choice["type"] == "integer":
+                choice["maximum"] = limits.beam
+    return schema

@@ -1,0 +1,99 @@
+"""Tasks: one module each. A task defines fields, batches, model, loss, validation and predictor of a kind of run.
+
+    task = make_task(recipe)                  # the task that a recipe names
+    translator = load("runs/multi30k")        # what a trained run becomes: a Translator, a TextGenerator, …
+
+A task of your own implements `Task` and is passed to `regard.train.loop.train(recipe, run, task=…)` and
+`load_bundle(run, task=…)`; a built-in one is a module here, a case
+of `make_task` and a line of `regard.recipe.TASK_FIELDS`.
+"""
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.bundle import Bundle, check_folder, find_device, read_bundle
+from regard.predict import TextGenerator, Translator
+from regard.recipe import TASK_FIELDS, Recipe
+from regard.recipe import load as load_recipe
+from regard.run_files import RECIPE
+from regard.tasks.language_model import LanguageModelTask
+from regard.tasks.task import AttentionMap, Predictions, ProcessGroup, Sample, Task
+from regard.tasks.translation import TranslationTask
+
+__all__ = [
+    "AttentionMap",
+    "Predictions",
+    "ProcessGroup",
+    "Sample",
+    "Task",
+    "load",
+    "load_bundle",
+    "load_generator",
+    "load_translator",
+    "make_task",
+]
+
+
+def make_task(recipe: Recipe) -> Task:
+    """Return the task that a recipe names."""
+    match recipe.task:
+        case "translation":
+            return TranslationTask(recipe)
+        case "language_model":
+            return LanguageModelTask(recipe)
+        case unknown:
+            near = get_close_matches(unknown, TASK_FIELDS, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"the tasks are {', '.join(TASK_FIELDS)}"
+            raise ValueError(f"task = '{unknown}': there is no such task; {hint}")
+
+
+def load_bundle(folder: str | Path, device: str | torch.device = "cpu", task: Task | None = None) -> Bundle:
+    """Open a trained run: recipe, vocabularies, model and scores; the model is in evaluation mode on the device.
+
+    Args:
+        folder: The folder of the run.
+        device: `cpu`, `cuda`, `cuda:1`, …, or `auto`.
+        task: The task of the run, if it is not one of the built-in ones.
+    """
+    path = Path(folder)
+    check_folder(path)
+    recipe = load_recipe(path / RECIPE)
+    return read_bundle(path, recipe, task or make_task(recipe), find_device(device))
+
+
+def load(path: str | Path, device: str = "auto", precision: str = "auto", task: Task | None = None) -> Any:
+    """Open a trained run as what it was trained for: a `Translator`, a `TextGenerator`, …
+
+    Args:
+        path: The folder of the run.
+        device: `auto` takes a GPU if there is one.
+        precision: `auto`, `float32`, `bfloat16` or `int8`.
+        task: The task of the run, if it is not one of the built-in ones.
+    """
+    bundle = load_bundle(path, device, task)
+    return (task or make_task(bundle.recipe)).predictor(bundle, precision)
+
+
+def load_translator(path: str | Path, device: str = "auto", precision: str = "auto") -> Translator:
+    """Open a trained run as a translator; a run of another task raises a ValueError."""
+    predictor = load(path, device, precision)
+    if not isinstance(predictor, Translator):
+        raise _wrong_task(path, "translation")
+    return predictor
+
+
+def load_generator(path: str | Path, device: str = "auto", precision: str = "auto") -> TextGenerator:
+    """Open a trained run as a text generator; a run of another task raises a ValueError."""
+    predictor = load(path, device, precision)
+    if not isinstance(predictor, TextGenerator):
+        raise _wrong_task(path, "language_model")
+    return predictor
+
+
+def _wrong_task(path: str | Path, needed: str) -> ValueError:
+    """Return the error for a run that was trained for something else."""
+    task = load_recipe(Path(path) / RECIPE).task
+    return ValueError(f"{path} was trained with task = '{task}', but this needs a run with task = '{needed}'")

@@ -1,0 +1,144 @@
+"""Build everything that a run trains with from its recipe: data, model, optimisers, moving average."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.optim import Optimizer
+
+from regard.data.batching import Feed, longest_sequence
+from regard.data.blocks import Blocks
+from regard.data.plan import Shard
+from regard.data.pool import SubwordSampling
+from regard.data.prepare import Prepared, evaluation_store
+from regard.data.store import Store
+from regard.nn.embedding import Embedding
+from regard.recipe import Recipe
+from regard.tasks import Task
+from regard.train.device import choose_precision
+from regard.train.distributed import LossModule, WorkerGroup, full_tensor, wrap_distributed
+from regard.train.optimiser import MovingAverage, build_optimisers, state_tensors
+from regard.train.subword_sampling import BlockSampler, FieldSampler, LocalSampler, SubprocessSampler
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSetup:
+    """The objects of a run. Its progress is in a `RunState`."""
+
+    recipe: Recipe
+    task: Task
+    run: Path
+    """Folder of the run."""
+    group: WorkerGroup
+    prepared: Prepared
+    valid: Store | Blocks | None
+    test: Store | Blocks | None
+    model: nn.Module
+    module: nn.Module
+    """The model with its loss, wrapped with DDP or FSDP if there are several processes."""
+    optimisers: tuple[Optimizer, ...]
+    average: MovingAverage | None
+    evaluation_copy: nn.Module | None
+    """A second model, for validation with weights that differ from `model`: averaged, or gathered from shards."""
+    sampler: BlockSampler
+    """Samples subwords, if the recipe asks for it."""
+
+    @property
+    def precision(self) -> str:
+        """Precision of matrix products: bfloat16 or float32."""
+        return choose_precision(self.recipe.train.precision, self.group.device)
+
+    def feed(self, tokens: int) -> Feed:
+        """Return the stream of batches with at most `tokens` tokens in each sequence attribute."""
+        recipe, amount = self.recipe, self.recipe.text.sampling
+        samplers = {name: FieldSampler(self.sampler, name) for name in self.prepared.fields.tokenizers}
+        return Feed(
+            self.prepared.stores,
+            [corpus.weight for corpus in recipe.data.train],
+            tokens,
+            self.task,
+            recipe.data.order,
+            recipe.seed,
+            Shard(self.group.rank, self.group.world_size, recipe.train.accumulate),
+            SubwordSampling(samplers, amount, most=_learned_positions(self.model)) if amount else None,
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all tensors that a checkpoint holds, by name: weights, optimiser state and moving average."""
+        tensors = {f"weights.{name}": weight.detach() for name, weight in self.model.named_parameters()}
+        state = state_tensors(self.model, self.optimisers)
+        tensors |= {f"optimiser.{name}": tensor for name, tensor in state.items()}
+        if self.average is not None:
+            tensors |= {f"average.{name}": weight for name, weight in self.average.tensors().items()}
+        return tensors
+
+    @contextmanager
+    def evaluation_model(self) -> Iterator[nn.Module]:
+        """Yield the model to validate and save, in evaluation mode, with averaged weights if the recipe has EMA.
+
+        Every process must enter this, because sharded weights are gathered.
+        """
+        if self.evaluation_copy is None:
+            self.model.eval()
+            yield self.model
+            self.model.train()
+            return
+        weights = self.average.weights if self.average is not None else list(self.model.parameters())
+        with torch.no_grad():
+            for copy, weight in zip(self.evaluation_copy.parameters(), weights, strict=True):
+                copy.copy_(full_tensor(weight))
+        yield self.evaluation_copy
+
+
+def build_setup(
+    recipe: Recipe, task: Task, run: Path, group: WorkerGroup, prepared: Prepared, model: nn.Module | None = None
+) -> TrainingSetup:
+    """Build the objects of a run; `model` replaces the newly initialised one."""
+    settings = recipe.train
+    model = (model or new_model(recipe, task, prepared)).to(group.device).train()
+    module = wrap_distributed(LossModule(model, task), group, settings.sharding)
+    average = MovingAverage(model, settings.ema) if settings.ema else None
+    needs_copy = average is not None or isinstance(module, FSDPModule)
+    evaluation_copy = new_model(recipe, task, prepared).to(group.device).eval() if needs_copy else None
+    valid, test = (
+        None if corpus is None else evaluation_store(recipe, task, corpus, prepared.fields)
+        for corpus in (recipe.data.valid, recipe.data.test)
+    )
+    for name, stores in {"train": prepared.stores, "valid": (valid,), "test": (test,)}.items():
+        _check_positions(model, task, f"data.{name}", [store for store in stores if store is not None])
+    # All processes initialise the same weights. From here on each draws its own random numbers.
+    torch.manual_seed(recipe.seed * 1_000_003 + group.rank)
+    tokenizers = prepared.fields.tokenizers
+    on_cpu = group.device.type == "cpu"
+    sampler = LocalSampler(tokenizers) if on_cpu else SubprocessSampler(prepared.run, tuple(tokenizers))
+    optimisers = build_optimisers(model, settings)
+    return TrainingSetup(
+        recipe, task, run, group, prepared, valid, test, model, module, optimisers, average, evaluation_copy, sampler
+    )
+
+
+def new_model(recipe: Recipe, task: Task, prepared: Prepared) -> nn.Module:
+    """Build a recipe's model with its initial weights, which depend on the seed alone."""
+    torch.manual_seed(recipe.seed)
+    return task.build(prepared.fields.sizes)
+
+
+def _learned_positions(model: nn.Module) -> int | None:
+    """Return the number of learned positions of a model, or None if it has none."""
+    limits = [module.max_positions for module in model.modules() if isinstance(module, Embedding)]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _check_positions(model: nn.Module, task: Task, name: str, stores: Sequence[Store | Blocks]) -> None:
+    """Raise a ValueError if the data have sequences that are longer than the learned positions of the model."""
+    positions = _learned_positions(model)
+    longest = max((longest_sequence(store, task) for store in stores), default=0)
+    if positions is not None and longest > positions:
+        raise ValueError(
+            f"{name} has a sequence of {longest} tokens with its symbols, but the model learns {positions} "
+            f"positions: raise model.positions to {longest} or more, or drop long sequences"
+        )

@@ -1,0 +1,65 @@
+"""`Rows` behaves like a list of lists, without a Python loop over the rows."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.data.records import lists_from, rows_from
+
+from regard.data.rows import Rows, gather_slices, offsets_of
+
+lists_of_ids = st.lists(st.lists(st.integers(0, 60_000), max_size=12), min_size=1, max_size=10)
+
+
+@given(lists_of_ids)
+def test_rows_have_the_lengths_of_the_lists(lists: list[list[int]]) -> None:
+    rows = rows_from(lists)
+    assert len(rows) == len(lists)
+    assert rows.lengths.tolist() == [len(ids) for ids in lists]
+
+
+@given(lists_of_ids, st.integers(0, 9))
+def test_a_token_is_appended_or_prepended_to_each_row(lists: list[list[int]], token: int) -> None:
+    assert lists_from(rows_from(lists).append(token)) == [[*ids, token] for ids in lists]
+    assert lists_from(rows_from(lists).prepend(token)) == [[token, *ids] for ids in lists]
+
+
+@given(lists_of_ids, st.data())
+def test_take_returns_the_rows_with_these_indices_in_this_order(lists: list[list[int]], data: st.DataObject) -> None:
+    indices = data.draw(st.lists(st.integers(0, len(lists) - 1), max_size=15))
+    assert lists_from(rows_from(lists).take(np.array(indices, np.int64))) == [lists[index] for index in indices]
+
+
+@given(st.lists(lists_of_ids, min_size=1, max_size=4))
+def test_concatenated_parts_follow_one_another(parts: list[list[list[int]]]) -> None:
+    joined = Rows.concatenate([rows_from(part) for part in parts])
+    assert lists_from(joined) == [row for part in parts for row in part]
+
+
+@given(lists_of_ids)
+def test_a_ragged_tensor_has_the_same_rows_and_is_a_copy(lists: list[list[int]]) -> None:
+    rows = rows_from(lists)
+    ragged = rows.to_ragged()
+    assert [sequence.tolist() for sequence in ragged.to_list()] == lists
+    ragged.values.zero_()
+    assert lists_from(rows) == lists
+
+
+@given(st.lists(st.integers(0, 99), min_size=1), st.data())
+def test_gathered_slices_are_slices_of_the_values(values: list[int], data: st.DataObject) -> None:
+    bounds = st.integers(0, len(values))
+    slices = data.draw(st.lists(st.tuples(bounds, bounds).map(sorted), max_size=9))
+    starts, stops = (np.array([bound[at] for bound in slices], np.int64) for at in (0, 1))
+    gathered, offsets = gather_slices(np.array(values, np.uint16), starts, stops - starts)
+    assert gathered.dtype == np.uint16
+    assert [gathered[start:stop].tolist() for start, stop in pairwise(offsets.tolist())] == [
+        values[start:stop] for start, stop in slices
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_offsets_of_narrow_lengths_do_not_overflow(dtype: str) -> None:
+    lengths = np.full(3, 2**30, np.int64).astype(dtype)
+    assert offsets_of(lengths).tolist() == [0, 2**30, 2**31, 3 * 2**30]

@@ -1,0 +1,114 @@
+"""Each option is declared once, and every place that takes it derives from the declaration."""
+
+import subprocess
+import sys
+from typing import Any, get_type_hints
+
+import pytest
+from pydantic import ValidationError, create_model
+from typer.main import get_command
+
+from regard.cli import app
+from regard.options import GenerationOptions, OptionSet, TranslationOptions, markdown_table
+from regard.recipe import Decode
+from regard.recipe.decode import pydantic_field
+
+CLASSES = [TranslationOptions, GenerationOptions]
+
+
+@pytest.mark.parametrize("options", CLASSES)
+def test_defaults_satisfy_their_own_declarations(options: type[OptionSet]) -> None:
+    for declared in options.declared():
+        declared.check(declared.default)
+        assert declared.help[0].isupper()
+        assert not declared.help.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"beam": 0}, "beam must be an integer of at least 1, but is 0"),
+        ({"beam": "4"}, "beam must be an integer of at least 1, but is '4'"),
+        ({"beam": True}, "beam must be an integer"),
+        ({"length_penalty": float("nan")}, "length_penalty must be a number of at least -10 and of at most 10"),
+        ({"top_p": 0.0}, "top_p must be a number above 0 and of at most 1"),
+        ({"normalise": "mean"}, "normalise must be gnmt or average, but is 'mean'"),
+        ({"sample": 1}, "sample must be true or false"),
+        ({"top_k": 0}, "top_k must be an integer of at least 1"),
+        ({"baem": 4}, "there is no option 'baem'; did you mean beam?"),
+        ({"beam": 4, "groups": 3}, "4 is no multiple of 3"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_is_allowed(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("?", r"\?")):
+        TranslationOptions().override(**changes)
+
+
+def test_numbers_of_other_types_are_numbers() -> None:
+    import numpy as np
+
+    assert TranslationOptions(beam=np.int64(3), length_penalty=1).beam == 3  # type: ignore[arg-type]
+
+
+def test_a_beam_width_turns_sampling_off_in_generation() -> None:
+    assert GenerationOptions().sample
+    assert not GenerationOptions().override(beam=4).sample
+    assert GenerationOptions().override(beam=4, sample=True).sample
+    with pytest.raises(ValueError, match="beam needs beam search, but temperature needs sampling"):
+        GenerationOptions().override(beam=4, temperature=0.5)
+
+
+def test_a_recipe_has_the_options_declared_for_it() -> None:
+    declared = {each.name: each for each in TranslationOptions.declared() if each.recipe}
+    assert set(Decode.model_fields) == set(declared)
+    types = get_type_hints(Decode)
+    for name, option in declared.items():
+        field = Decode.model_fields[name]
+        assert (types[name], field.default, field.description) == (option.type, option.default, option.description)
+    with pytest.raises(ValidationError):
+        Decode(beam=0)
+
+
+def test_the_command_line_has_a_flag_for_each_declared_option() -> None:
+    command = get_command(app).commands["translate"]  # type: ignore[attr-defined]
+    flags = {flag: each.name for each in command.params for flag in each.opts}
+    for option in TranslationOptions.declared():
+        assert option.flag is None or flags[option.flag] == option.name
+    assert flags["--batch"] == "tokens"
+
+
+def test_a_request_has_fields_that_may_be_missing_and_keep_their_bounds() -> None:
+    fields: dict[str, Any] = {
+        each.name: pydantic_field(each) for each in TranslationOptions.declared() if each.http and each.name != "terms"
+    }
+    request = create_model("Request", **fields)
+    assert set(request().model_dump().values()) == {None}
+    assert request(beam=3, long="error").model_dump(exclude_none=True) == {"beam": 3, "long": "error"}
+    for wrong in ({"beam": 0}, {"temperature": float("inf")}, {"top_p": 0.0}, {"long": "cut"}):
+        with pytest.raises(ValidationError):
+            request(**wrong)
+
+
+def test_a_table_for_the_docs_names_every_option() -> None:
+    table = markdown_table(GenerationOptions.declared())
+    assert all(f"`{each.name}`" in table for each in GenerationOptions.declared())
+    assert "| `temperature`, `--temperature` | 0.8 |" in table
+
+
+def test_options_are_imported_without_torch_and_pydantic() -> None:
+    code = "import sys, regard.cli, regard.options; print({'torch', 'pydantic', 'numpy'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "signature"),
+    [
+        ({}, "beam:5|length:gnmt-1"),
+        ({"beam": 4, "length_penalty": 0.6, "no_repeat": 3}, "beam:4|length:gnmt-0.6|no-repeat:3"),
+        ({"mbr": 8, "seed": 2, "top_k": 5}, "mbr:8|sample|temperature:1|top-k:5|top-p:1|min-p:0|seed:2"),
+        ({"avoid": ("x",), "groups": 5}, "beam:5|length:gnmt-1|groups:5|avoid"),
+        ({"max_length": 9, "longest": 1.5}, "beam:5|length:gnmt-1|max-length:9|longest:1.5"),
+    ],
+)
+def test_the_signature_names_every_option_that_changes_the_text(options: dict[str, object], signature: str) -> None:
+    assert TranslationOptions().override(**options).signature == signature

@@ -1,0 +1,110 @@
+"""A task that the package knows nothing of trains, resumes, validates, saves and loads through the unmodified code."""
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.tasks.sum_task import SumTask
+
+from regard.data.prepare import prepare
+from regard.recipe import TASK_FIELDS, Data, PhrasebookCorpus, Recipe, load
+from regard.tasks import load as load_run
+from regard.tasks import make_task
+from regard.train.cuda_graphs import GraphRunner, Launch
+from regard.train.distributed import WorkerGroup
+from regard.train.events import Finished, Started, Validated
+from regard.train.loop import train
+from regard.train.setup import build_setup
+from regard.train.stream import StaticShape
+
+RECIPE = """
+task = "sum"
+[data]
+train = [{ path = "train.tsv" }]
+valid = { path = "valid.tsv" }
+drop = ["empty", "long"]
+[text]
+kind = "word"
+size = 100
+bytes = false
+[train]
+steps = 300
+tokens = 256
+rate = 0.02
+warmup = 5
+every = 100
+precision = "float32"
+smoothing = 0.0
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    draw = random.Random(1)
+    for name, count in (("train", 400), ("valid", 40)):
+        rows = [[draw.randrange(4) for _ in range(draw.randint(1, 3))] for _ in range(count)]
+        rows = [[0], [1], [3, 3, 3], *rows]  # every label occurs
+        text = "".join(f"{' '.join(map(str, row))}\t{sum(row)}\n" for row in rows)
+        (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
+    (tmp_path / "sum.toml").write_text(RECIPE, encoding="utf-8")
+    return load(tmp_path / "sum.toml", [f"data.root='{tmp_path}'"])
+
+
+def test_an_external_task_trains_validates_saves_and_loads(recipe: Recipe, tmp_path: Path) -> None:
+    events = list(train(recipe, tmp_path / "run", "cpu", task=SumTask(recipe)))
+    started = next(event for event in events if isinstance(event, Started))
+    assert started.vocabulary.keys() == {"numbers", "total"}
+    validated = [event for event in events if isinstance(event, Validated)]
+    assert len(validated) == 3
+    assert validated[-1].accuracy is not None
+    assert validated[-1].accuracy > 0.9
+    assert isinstance(events[-1], Finished)
+    add = load_run(tmp_path / "run", "cpu", task=SumTask(recipe))
+    assert add("1 2") == "3"
+    assert add("2 0 2") == "4"
+
+
+def test_an_external_task_resumes_to_the_same_bits_after_a_kill(recipe: Recipe, tmp_path: Path) -> None:
+    program = [sys.executable, str(Path(__file__).with_name("sum_task.py")), str(tmp_path / "sum.toml")]
+    (tmp_path / "sum.toml").write_text(RECIPE.replace("[data]", f"[data]\nroot = '{tmp_path}'"), encoding="utf-8")
+    subprocess.run([*program, str(tmp_path / "straight")], check=True)
+    killed = subprocess.run([*program, str(tmp_path / "killed"), "100"], check=False)
+    assert killed.returncode < 0
+    assert not (tmp_path / "killed" / "model.safetensors").exists()
+    subprocess.run([*program, str(tmp_path / "killed")], check=True)
+    left, right = (load_file(tmp_path / name / "model.safetensors") for name in ("straight", "killed"))
+    assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_batches_of_an_external_task_can_be_filled_and_captured(recipe: Recipe, tmp_path: Path) -> None:
+    task = SumTask(recipe)
+    setup = build_setup(recipe, task, tmp_path, WorkerGroup(torch.device("cpu")), prepare(recipe, task, tmp_path))
+    setup.model.eval()
+    feed = setup.feed(256)
+    batch = next(feed.epoch(0))[0]
+    filled = StaticShape.from_feed(feed).fill(batch)
+    assert len(filled) > len(batch)
+    torch.testing.assert_close(setup.module(filled), setup.module(batch))
+
+    def capture(work: Launch) -> Launch:
+        work()
+        return work
+
+    graphs = GraphRunner(setup.module, torch.device("cpu"), "float32", capture)
+    losses = {float(graphs.run(filled, 1.0).loss) for _ in range(4)}
+    assert losses == {float(setup.module(filled).detach())}
+
+
+def test_a_recipe_of_an_unknown_task_is_refused(recipe: Recipe, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="task = 'sum': there is no such task; the tasks are translation"):
+        next(train(recipe, tmp_path / "run", "cpu"))
+
+
+def test_every_declared_task_can_be_made_and_has_its_declared_fields() -> None:
+    data = Data(train=(PhrasebookCorpus(to="de"),))
+    for name, fields in TASK_FIELDS.items():
+        assert make_task(Recipe(task=name, data=data)).kinds == fields

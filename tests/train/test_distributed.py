@@ -1,0 +1,100 @@
+"""Several processes train like one, and read each other's checkpoints."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from tests.train.conftest import weights
+
+from regard.recipe import Recipe, dump
+from regard.tasks import load_bundle
+from regard.train.distributed import WorkerGroup
+from regard.train.events import Event
+
+Make = Callable[..., Recipe]
+Train = Callable[[Recipe, Path], list[Event]]
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def agree(one: Path, other: Path) -> None:
+    """Compare weights and optimiser state, up to the rounding of sums in another order."""
+    left, right = weights(one), weights(other)
+    for name in left:
+        if not name.startswith("dice"):
+            torch.testing.assert_close(left[name], right[name], rtol=1e-7, atol=1e-9)
+
+
+def _with(recipe: Recipe, **settings: object) -> Recipe:
+    return recipe.model_copy(update={"train": recipe.train.model_copy(update=settings)})
+
+
+def test_two_processes_train_like_one_and_read_each_others_checkpoints(
+    double: None, tiny: Make, trained: Train, tmp_path: Path
+) -> None:
+    """Two processes with one batch per step, and one process with two accumulated batches, see the same batches.
+
+    One of the two processes is killed on the way, and torchrun restarts both.
+    """
+    recipe, step_of_two = tiny("model.dropout=0.0"), tiny("model.dropout=0.0", "train.accumulate=2")
+    trained(step_of_two, tmp_path / "reference")
+    by_muon = _with(step_of_two, optimiser="muon")
+    trained(by_muon, tmp_path / "muon")
+    trained(_with(step_of_two, steps=4), tmp_path / "alone")
+    (tmp_path / "tiny.toml").write_text(dump(recipe), encoding="utf-8")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "1"]
+    script = [str(Path(__file__).with_name("together.py")), str(tmp_path / "tiny.toml"), str(tmp_path)]
+    result = subprocess.run(
+        [*launch, "--nproc-per-node", "2", *script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert result.returncode == 0, result.stderr
+    assert "one of the 2 processes has exited" in result.stderr
+    agree(tmp_path / "reference", tmp_path / "whole")
+    # One process resumes what two have started with shards; two have resumed what one had started.
+    trained(step_of_two, tmp_path / "sharded")
+    agree(tmp_path / "reference", tmp_path / "sharded")
+    agree(tmp_path / "reference", tmp_path / "alone")
+    # Sharded matrices are orthogonalised as a whole.
+    agree(tmp_path / "muon", tmp_path / "muon-whole")
+    trained(by_muon, tmp_path / "muon-sharded")
+    agree(tmp_path / "muon", tmp_path / "muon-sharded")
+    assert load_bundle(tmp_path / "whole").scores["training"]["processes"] == 2
+
+
+def test_an_error_of_rank_0_is_not_reported_as_an_internal_error_of_others(
+    begun: Path, tiny: Make, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(begun, tmp_path / "run"))
+    for each in (run / "checkpoints").rglob("*.safetensors"):
+        each.write_bytes(b"")
+    (tmp_path / "tiny.toml").write_text(dump(tiny()), encoding="utf-8")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
+    command = [*launch, "regard", "train", str(tmp_path / "tiny.toml"), "--run", str(run), "--device", "cpu"]
+    result = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert result.returncode != 0
+    assert "is damaged: " in result.stderr
+    assert "internal error" not in result.stderr
+
+
+def test_collective_operations_of_a_single_process_return_their_arguments() -> None:
+    alone = WorkerGroup(torch.device("cpu"))
+    alone.check_equal("a", "the value")
+    alone.barrier()
+    assert alone.is_main
+    assert (alone.minimum(3), alone.broadcast(2.0), alone.gather_strided(["a", "b"])) == (3, 2.0, ["a", "b"])

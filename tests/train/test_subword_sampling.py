@@ -1,0 +1,68 @@
+"""Sampled subwords are the same in any process, and sampling processes exit with the training."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from regard.data.phrasebook import phrases
+from regard.text import Tokenizers
+from regard.text.tokenizers import PAIR
+from regard.train.subword_sampling import BLOCK, FieldSampler, LocalSampler, SamplingTask, SubprocessSampler
+
+LINES = [phrase.target for phrase in phrases("de", "train", 300)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("run") / "tokenizer"
+    Tokenizers.learn([(line, line) for line in LINES], size=400).save(made)
+    return made.parent
+
+
+@pytest.fixture
+def apart(folder: Path) -> Iterator[SubprocessSampler]:
+    sampler = SubprocessSampler(folder, PAIR, count=2)
+    yield sampler
+    sampler.close()
+
+
+def test_other_processes_sample_the_same_ids_as_this_one(folder: Path, apart: SubprocessSampler) -> None:
+    many = LINES * (2 * BLOCK // len(LINES) + 1)  # more than two blocks, the last one not whole
+    here = FieldSampler(LocalSampler(Tokenizers.load(folder)), "target").sample_batch(many, 0.3, seed=5)
+    there = FieldSampler(apart, "target").sample_batch(many, 0.3, seed=5)
+    assert np.array_equal(here[0], there[0])
+    assert np.array_equal(here[1], there[1])
+    assert here[1].size == len(many) + 1
+
+
+def test_each_block_has_its_own_seed(folder: Path) -> None:
+    both = FieldSampler(LocalSampler(Tokenizers.load(folder)), "source")
+    lines = LINES[:1] * (2 * BLOCK)
+    ids, offsets = both.sample_batch(lines, 0.5, seed=1)
+    halves = [[tuple(ids[offsets[at] : offsets[at + 1]]) for at in range(start, start + BLOCK)] for start in (0, BLOCK)]
+    assert halves[0] != halves[1]
+    assert not np.array_equal(both.sample_batch(lines, 0.5, seed=2)[0], ids)
+
+
+def test_no_lines_give_no_ids(folder: Path) -> None:
+    ids, offsets = FieldSampler(LocalSampler(Tokenizers.load(folder)), "source").sample_batch([], 0.1, seed=0)
+    assert (ids.size, offsets.tolist()) == (0, [0])
+
+
+def test_a_killed_process_raises_an_error(apart: SubprocessSampler) -> None:
+    task = SamplingTask("source", LINES[:2], 0.1, 0)
+    assert len(apart.segment([task])) == 1
+    for process in apart._processes:
+        process.kill()
+        process.wait()
+    with pytest.raises(OSError, match="samples subwords has exited"):
+        apart.segment([task])
+
+
+def test_close_stops_the_processes(folder: Path) -> None:
+    sampler = SubprocessSampler(folder, PAIR, count=1)
+    sampler.segment([SamplingTask("source", LINES[:2], 0.1, 0)])
+    sampler.close()
+    assert [process.returncode for process in sampler._processes] == [0]
