@@ -13,7 +13,7 @@ regard  the product's own training loop with the model size, batches and steps o
 recipe  the product's own training loop with `recipes/shakespeare.toml`, or on CUDA `recipes/shakespeare-gpu.toml`,
         which make other choices
 
-All are judged by the same code on the same windows: the mean cross-entropy in nats per character over the whole
+All are evaluated by the same code on the same windows: the mean cross-entropy in nats per character over the whole
 validation text, in windows of the block size that do not overlap, for the weights of the best validation. The curves of
 `regard` and `recipe` are the product's own validation losses, which also count the end of the text. Time counts
 training alone: without validation, and without the first steps, in which the model is compiled; `start` has these.
@@ -201,7 +201,9 @@ class Peer:
         self.setting, self.device, self.draw = setting, device, np.random.default_rng(SEED)
         characters = sorted(set("".join(texts)))
         number = {character: at for at, character in enumerate(characters)}
-        self.train_ids, self.valid_ids = (np.array([number[each] for each in text], dtype=np.int64) for text in texts)
+        self.train_ids, self.valid_ids = (
+            np.array([number[character] for character in text], dtype=np.int64) for text in texts
+        )
         self.model = GPT(setting, len(characters)).to(device)
         weights = list(self.model.parameters())
         groups = [
@@ -310,7 +312,7 @@ def our_recipe(setting: Setting, folder: Path, device: str, minutes: float) -> R
 
 
 def train_ours(name: str, recipe: Recipe, text: str, device: str, block: int) -> Result:
-    """Train a recipe with the product's own loop, and judge the best weights on the windows of the peer."""
+    """Train a recipe with the product's own loop, and evaluate the best weights on the windows of the peer."""
     result, tokens, first_tokens = Result(), 0, 0
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"

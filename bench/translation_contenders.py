@@ -87,8 +87,8 @@ def regard(setting: Setting, precision: engines.Precision) -> Translate:
         options = decode.SearchOptions(begin=START, end=END, beam=beam, stopping="full", limits=limits)
         with torch.inference_mode():
             state = engine.start(Ragged.from_list(batch).to(setting.device), beam)
-            wishes = [decode.SentenceOptions(source_length=len(ids)) for ids in batch]
-            hypotheses = decode.search(engine, state, wishes, options, setting.device)
+            requests = [decode.SentenceOptions(source_length=len(ids)) for ids in batch]
+            hypotheses = decode.search(engine, state, requests, options, setting.device)
         return sum(len(ranked[0].tokens) + 1 for ranked in hypotheses)
 
     def translate(batches: Sequence[Batch], beam: int, alone: bool) -> int:

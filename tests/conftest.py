@@ -12,10 +12,10 @@ from jaxtyping import install_import_hook
 ROOT = Path(__file__).resolve().parents[1]
 
 # Check the shapes in the signatures of layers and models at every call. The hook must come before their import. In
-# `decode` only modules that handle tensors are checked: hypothesis draws its options and refuses checks that draw too.
+# `decode` only modules that handle tensors are checked: hypothesis draws its options and allows no other random draws.
 SEARCH = ["beams", "candidates", "constraints", "greedy", "incremental", "ranking", "rules", "sampling", "search"]
 SEARCH += ["static_search", "topk", "trellis"]
-NN = [f"regard.nn.{each.stem}" for each in (ROOT / "src/regard/nn").iterdir() if each.stem not in ("cuda", "__init__")]
+NN = [f"regard.nn.{path.stem}" for path in (ROOT / "src/regard/nn").iterdir() if path.stem not in ("cuda", "__init__")]
 # Not the kernels: Triton would look up their names in the module of the checks.
 CHECKED = [*NN, "regard.models", *(f"regard.decode.{name}" for name in SEARCH)]
 install_import_hook(CHECKED, "beartype.beartype")
@@ -103,7 +103,9 @@ def train_memorised(folder: Path, to: str) -> Path:
     from regard.tasks.translation import TranslationTask
     from regard.text import Tokenizers
 
-    recipe = load(ROOT / "tests" / "memorised.toml", [f"data.{each}.to={to}" for each in ("train.0", "valid", "test")])
+    recipe = load(
+        ROOT / "tests" / "memorised.toml", [f"data.{corpus}.to={to}" for corpus in ("train.0", "valid", "test")]
+    )
     pairs = [(phrase.source, phrase.target) for phrase in phrases(to, "train", 20)]
     fields = with_tokenizers(Tokenizers.learn(pairs, size=recipe.text.size, symbols=recipe.text.symbols))
     task = TranslationTask(recipe)

@@ -36,7 +36,7 @@ def recipe(**model: str) -> Recipe:
 
 
 def saved(folder: Path, **model: str) -> nn.Module:
-    """A run in a folder, and the model as it was before it went there."""
+    """Save a run with an untrained model in a folder, and return the model."""
     settings = recipe(**model)
     tokenizers = Tokenizers.learn(PAIRS, size=300)
     torch.manual_seed(3)
@@ -67,7 +67,7 @@ def test_a_tied_tensor_is_written_once_and_is_still_tied_when_read(tmp_path: Pat
     assert model.encoder.embedding.weight is model.decoder.embedding.weight is model.output.weight
 
 
-def test_every_fault_of_a_weight_file_is_told_at_once_and_nothing_is_changed(tmp_path: Path) -> None:
+def test_all_faults_of_a_weight_file_are_reported_at_once_and_no_weight_is_changed(tmp_path: Path) -> None:
     save_weights(nn.ModuleDict({"here": nn.Linear(2, 3), "stray": nn.Linear(1, 1)}), tmp_path / "w")
     model = nn.ModuleDict({"here": nn.Linear(2, 4), "gone": nn.Linear(1, 1, bias=False)})
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -99,7 +99,7 @@ def test_a_write_that_fails_leaves_the_old_weights(tmp_path: Path) -> None:
     with pytest.raises(NotImplementedError):
         save_weights(broken, path)
     assert path.read_bytes() == before
-    assert [each.name for each in tmp_path.iterdir()] == ["w"]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_weights_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_weights_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
         load_bundle(tmp_path)
 
 
-def test_what_is_no_run_is_told_from_one(tmp_path: Path) -> None:
+def test_the_error_of_a_folder_that_is_no_run_says_what_is_missing(tmp_path: Path) -> None:
     saved(tmp_path / "mine")
     with pytest.raises(ValueError, match=r"no run at .*other; trained runs in the same folder: .*mine"):
         load_bundle(tmp_path / "other")
@@ -122,7 +122,7 @@ def test_what_is_no_run_is_told_from_one(tmp_path: Path) -> None:
         load_bundle(tmp_path / "mine")
 
 
-def test_a_run_without_its_tokenizer_says_so(tmp_path: Path) -> None:
+def test_a_run_without_its_tokenizer_is_an_error(tmp_path: Path) -> None:
     saved(tmp_path)
     (tmp_path / "tokenizer" / "tokenizer.json").unlink()
     with pytest.raises(ValueError, match=r"no tokenizer at .*tokenizer"):
@@ -140,12 +140,12 @@ def test_scores_may_be_missing_but_not_broken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:99", "xla", ""])
-def test_a_device_that_is_not_there_is_named(name: str) -> None:
+def test_an_unavailable_device_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=rf"there is no device '{name}' here"):
         find_device(name)
 
 
-def test_a_device_that_is_there_is_found(tmp_path: Path) -> None:
+def test_an_available_device_is_found(tmp_path: Path) -> None:
     assert find_device("cpu") == torch.device("cpu")
     assert find_device().type == ("cuda" if torch.cuda.is_available() else "cpu")
     saved(tmp_path)
@@ -153,7 +153,7 @@ def test_a_device_that_is_there_is_found(tmp_path: Path) -> None:
     assert next(bundle.model.parameters()).device.type == "cpu"
 
 
-def test_weights_may_be_read_by_whoever_may_read_the_recipe(tmp_path: Path) -> None:
+def test_weights_have_the_permissions_of_other_files(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("", encoding="utf-8")
     save_weights(nn.Linear(2, 2), tmp_path / "weights")
     assert (tmp_path / "weights").stat().st_mode == (tmp_path / "plain").stat().st_mode

@@ -41,9 +41,9 @@ def test_a_run_of_any_family_loads_to_the_last_bit_translates_and_aligns(
     source, target = Ragged.from_list([[5, 6, 3], [9, 3]]), Ragged.from_list([[2, 8], [2, 7, 6]])
     assert torch.equal(live(source, target), bundle.model(source, target))
     translator = Translator.from_bundle(bundle)
-    both = translator(["I can go alone", ""])
-    assert both[0].score < 0
-    assert both[1].text == ""
+    translations = translator(["I can go alone", ""])
+    assert translations[0].score < 0
+    assert translations[1].text == ""
     if family == "sutskever":
         with pytest.raises(ValueError, match="has no cross-attention, so it cannot align words"):
             translator("a cat", alignments=True)

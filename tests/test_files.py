@@ -128,16 +128,16 @@ def test_a_damaged_gzip_file_is_read_correctly_or_is_an_error(
     whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
     path = tmp_path_factory.mktemp("gz") / "text.gz"
     path.write_bytes(whole)
-    found = lines_or_error(path)
-    assert str(path) in found if isinstance(found, str) else found == [text]
+    lines = lines_or_error(path)
+    assert str(path) in lines if isinstance(lines, str) else lines == [text]
 
 
 @given(data=st.binary())
 def test_random_bytes_are_read_as_utf8_or_are_an_error(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = written(tmp_path_factory.mktemp("bytes"), data)
-    found = lines_or_error(path, 5)
-    if isinstance(found, str):
-        assert str(path) in found
+    lines = lines_or_error(path, 5)
+    if isinstance(lines, str):
+        assert str(path) in lines
     else:
         *ended, last = data.removeprefix(b"\xef\xbb\xbf").decode().split("\n")
-        assert found == [line.removesuffix("\r") for line in ended] + [last] * bool(last)
+        assert lines == [line.removesuffix("\r") for line in ended] + [last] * bool(last)

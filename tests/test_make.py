@@ -1,4 +1,4 @@
-"""The Makefile's own words, when a machine is not ready for it."""
+"""The error messages of the Makefile without a suitable Python."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    """A folder with nothing but what `make` reads before it installs anything."""
+    """Return a folder with only the files that `make` reads before it installs anything."""
     if shutil.which("make") is None:
         pytest.skip("no make on this machine")
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
@@ -19,8 +19,8 @@ def bare(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def python_that(folder: Path, body: str) -> Path:
-    """A program that answers like a Python of some other machine."""
+def fake_python(folder: Path, body: str) -> Path:
+    """Write a shell script that takes the place of a Python interpreter."""
     program = folder / "other-python"
     program.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
     program.chmod(0o755)
@@ -31,23 +31,23 @@ def make(folder: Path, python: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["make", "demo", f"PYTHON={python}"], cwd=folder, capture_output=True, text=True, check=False)
 
 
-def test_an_old_python_is_named_and_a_remedy_told(bare: Path) -> None:
-    old = python_that(bare, 'case "$1" in --version) echo "Python 3.9.2";; *) exit 1;; esac')
-    said = make(bare, old)
-    assert said.returncode != 0
-    assert "needs Python 3.11 or newer; found: Python 3.9.2" in said.stderr
-    assert "make PYTHON=/path/to/python3.12 demo" in said.stderr
+def test_the_error_of_an_old_python_names_its_version_and_a_remedy(bare: Path) -> None:
+    old = fake_python(bare, 'case "$1" in --version) echo "Python 3.9.2";; *) exit 1;; esac')
+    result = make(bare, old)
+    assert result.returncode != 0
+    assert "needs Python 3.11 or newer; found: Python 3.9.2" in result.stderr
+    assert "make PYTHON=/path/to/python3.12 demo" in result.stderr
 
 
-def test_no_python_at_all_is_told_too(bare: Path) -> None:
-    said = make(bare, bare / "no-such-python")
-    assert said.returncode != 0
-    assert "needs Python 3.11 or newer" in said.stderr
+def test_a_missing_python_is_an_error(bare: Path) -> None:
+    result = make(bare, bare / "no-such-python")
+    assert result.returncode != 0
+    assert "needs Python 3.11 or newer" in result.stderr
 
 
-def test_a_python_without_venv_is_told_what_to_install(bare: Path) -> None:
-    plain = python_that(bare, 'case "$2" in *version_info*) exit 0;; *) exit 1;; esac')
-    said = make(bare, plain)
-    assert said.returncode != 0
-    assert "apt-get install python3-venv" in said.stderr
+def test_the_error_of_a_python_without_venv_says_what_to_install(bare: Path) -> None:
+    plain = fake_python(bare, 'case "$2" in *version_info*) exit 0;; *) exit 1;; esac')
+    result = make(bare, plain)
+    assert result.returncode != 0
+    assert "apt-get install python3-venv" in result.stderr
     assert not (bare / ".venv").exists()

@@ -25,7 +25,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 300_000
-"""Bytes of the page on the wire; 150,000 is the aim."""
+"""Largest number of bytes of the compressed page; the aim is 150,000."""
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_without_sources_there_is_nothing_to_build(tmp_path: Path) -> None:
     hook(tmp_path).initialize("standard", {})
 
 
-def test_what_was_built_from_the_same_sources_is_kept(clone: Path) -> None:
+def test_a_page_built_from_the_same_sources_is_kept(clone: Path) -> None:
     assert is_stale(clone)
     pretend_built(clone)
     assert not is_stale(clone)
@@ -76,13 +76,13 @@ def test_what_was_built_from_the_same_sources_is_kept(clone: Path) -> None:
     assert is_stale(clone)
 
 
-def test_a_build_that_lost_a_file_is_made_again(clone: Path) -> None:
+def test_a_build_with_a_missing_file_is_repeated(clone: Path) -> None:
     pretend_built(clone)
     (clone / BUILT / "widget.js").unlink()
     assert is_stale(clone)
 
 
-def test_node_is_asked_for_only_where_there_is_none(
+def test_node_is_a_build_dependency_only_if_none_is_installed(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
@@ -97,7 +97,7 @@ def test_node_is_asked_for_only_where_there_is_none(
     assert hook(clone).dependencies() == []
 
 
-def test_a_build_installs_by_the_lock_file_then_builds(
+def test_a_build_installs_the_locked_packages_and_then_builds(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = tmp_path / "calls"
@@ -113,7 +113,7 @@ def test_a_build_installs_by_the_lock_file_then_builds(
     assert (clone / BUILT / STAMP).read_text().strip() == fingerprint(clone / "web")
 
 
-def test_a_build_that_fails_says_why_and_how_to_do_without(
+def test_the_error_of_a_failed_build_says_why_and_how_to_skip_it(
     clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", programs(tmp_path / "new", "echo v22.1.0", "echo no network >&2; exit 7"))
@@ -125,7 +125,9 @@ def test_a_build_that_fails_says_why_and_how_to_do_without(
     assert not is_stale(clone)
 
 
-def test_without_any_node_the_remedies_are_named(clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_node_names_the_remedies(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if wheel_node() is not None:
         pytest.skip("Node is installed here as a wheel")
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
@@ -142,19 +144,19 @@ def page() -> Path:
     return folder
 
 
-def test_the_page_is_small_enough_to_come_at_once(page: Path) -> None:
-    files = [each for each in (page / "page").rglob("*") if each.is_file()]
-    whole = sum(len(gzip.compress(each.read_bytes(), 9)) for each in files)
+def test_the_page_is_small(page: Path) -> None:
+    files = [file for file in (page / "page").rglob("*") if file.is_file()]
+    whole = sum(len(gzip.compress(file.read_bytes(), 9)) for file in files)
     widget = sum(len(gzip.compress((page / name).read_bytes(), 9)) for name in ("widget.js", "widget.css"))
     print(f"page {whole / 1000:.1f} kB gzipped, widget {widget / 1000:.1f} kB; the aim is 150 kB")
     assert max(whole, widget) <= MOST
 
 
-def test_wheel_and_sdist_hold_the_page(page: Path) -> None:
-    made = {f"src/regard/web/{name}" for name in OUTPUTS}
+def test_wheel_and_sdist_contain_the_page(page: Path) -> None:
+    outputs = {f"src/regard/web/{name}" for name in OUTPUTS}
     for builder in (WheelBuilder(str(ROOT)), SdistBuilder(str(ROOT))):
         with builder.config.set_build_data({"artifacts": [], "force_include": {}, "build_hooks": ()}):
-            found = {each.relative_path for each in builder.recurse_included_files()}
-        assert made <= found
-        assert not any("node_modules" in each for each in found)
-    assert "web/package.json" in found
+            files = {path.relative_path for path in builder.recurse_included_files()}
+        assert outputs <= files
+        assert not any("node_modules" in path for path in files)
+    assert "web/package.json" in files

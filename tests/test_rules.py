@@ -1,4 +1,4 @@
-"""The rules of the house that a machine can hold."""
+"""Rules of this project that a program can check."""
 
 import ast
 import re
@@ -27,7 +27,7 @@ def public_names(tree: ast.Module) -> Iterator[ast.AST]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             yield node
             if isinstance(node, ast.ClassDef):
-                yield from (each for each in node.body if isinstance(each, ast.FunctionDef) and each.name[0] != "_")
+                yield from (child for child in node.body if isinstance(child, ast.FunctionDef) and child.name[0] != "_")
 
 
 def shape_faults(tree: ast.AST) -> list[str]:
@@ -43,7 +43,7 @@ def shape_faults(tree: ast.AST) -> list[str]:
             )
             suffix = re.search(r"_([A-Z]+)$", argument.arg)
             if isinstance(shape, ast.Constant) and isinstance(shape.value, str) and suffix:
-                # `#H` may be 1, and `N2` is another number of tokens: both are told by their letter.
+                # `#H` may be 1, and `N2` is another number of tokens: both are read by their letter.
                 words = [word.lstrip("#").rstrip("0123456789") for word in shape.value.split()]
                 letters = "".join(word for word in words if word in LEGEND)
                 if letters != suffix.group(1):
@@ -77,15 +77,17 @@ def test_the_shape_rule_sees_a_wrong_suffix() -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
-def test_no_file_and_no_function_outgrows_its_reader(path: Path) -> None:
+def test_no_file_and_no_function_is_too_long(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.count("\n") <= 400
-    long = [each.name for each in functions(ast.parse(text)) if (each.end_lineno or 0) - each.lineno >= 60]
+    long = [
+        function.name for function in functions(ast.parse(text)) if (function.end_lineno or 0) - function.lineno >= 60
+    ]
     assert long == []
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
-def test_no_module_is_named_for_having_no_home(path: Path) -> None:
+def test_no_module_has_a_name_that_says_nothing_about_its_contents(path: Path) -> None:
     assert path.stem not in {"utils", "helpers", "common", "misc"}
 
 
@@ -98,15 +100,15 @@ def test_there_are_recipes() -> None:
     assert list((ROOT / "recipes").glob("*.toml"))
 
 
-def test_help_comes_without_the_heavy_libraries() -> None:
-    """What makes `regard --help` instant: none of these is imported on the way to it."""
+def test_help_imports_no_heavy_library() -> None:
+    """`regard --help` is fast because it imports none of these."""
     code = "import sys, regard.cli; print([m for m in ('torch', 'numpy', 'sacrebleu', 'pydantic') if m in sys.modules])"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said.strip() == "[]"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "[]"
 
 
-def test_the_project_names_no_machine() -> None:
+def test_no_file_names_a_path_of_a_development_machine() -> None:
     files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
-    paths = [ROOT / each for each in files if Path(each).suffix in {".py", ".md", ".toml", ".cff", ""}]
+    paths = [ROOT / name for name in files if Path(name).suffix in {".py", ".md", ".toml", ".cff", ""}]
     places = re.compile(r"/(?:work|root|home/\w+)/")
     assert [str(path) for path in paths if path.is_file() and places.search(path.read_text(encoding="utf-8"))] == []

@@ -43,11 +43,11 @@ FLAGS = (
 def browser() -> Iterator[Any]:
     """Start Chromium with an empty profile."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    found = next((path for path in map(shutil.which, names) if path), None)
-    if found is None:
+    executable = next((path for path in map(shutil.which, names) if path), None)
+    if executable is None:
         pytest.skip("no Chromium on this machine")
     with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=found, headless=True, args=list(FLAGS))
+        chromium = started.chromium.launch(executable_path=executable, headless=True, args=list(FLAGS))
         yield chromium
         chromium.close()
 
@@ -86,8 +86,8 @@ def serving(models: LoadedModels, port: int = 0) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def address(models: LoadedModels) -> Iterator[str]:
     """Return the address of a server with all models."""
-    with serving(models) as place:
-        yield place
+    with serving(models) as url:
+        yield url
 
 
 @contextmanager

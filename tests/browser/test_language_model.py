@@ -88,7 +88,7 @@ def test_keys_after_the_query_are_left_empty(page: Any, address: str, generator:
     assert opaque == [[column <= row for column in range(len(opaque))] for row in range(len(opaque))]
 
 
-def test_every_view_shows_a_language_model_and_never_speaks_of_source_or_target(
+def test_every_view_shows_a_language_model_and_mentions_no_source_or_target(
     page: Any, address: str, generator: TextGenerator
 ) -> None:
     page.goto(link(address, model="english", text=PROMPTS[0]))

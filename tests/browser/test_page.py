@@ -307,7 +307,7 @@ def test_every_view_is_accessible(page: Any, address: str, theme: str) -> None:
     # Weights that are loading are faded, which is less contrast than axe asks for.
     page.wait_for_function("getComputedStyle(document.querySelector('.pair')).opacity === '1'")
     page.evaluate(axe.read_text(encoding="utf-8"))
-    found = []
+    violations_found = []
     for name in VIEWS:
         page.evaluate("view => { location.hash = location.hash.replace(/view=[a-z]+&?/, '') + `&view=${view}` }", name)
         expect(page.locator("nav [aria-current=page]")).to_have_count(1)
@@ -315,5 +315,5 @@ def test_every_view_is_accessible(page: Any, address: str, theme: str) -> None:
         violations = page.evaluate(
             "axe.run(document, { resultTypes: ['violations'] }).then((report) => report.violations)"
         )
-        found += [(name, violation["id"], violation["nodes"][0]["html"][:200]) for violation in violations]
-    assert found == []
+        violations_found += [(name, violation["id"], violation["nodes"][0]["html"][:200]) for violation in violations]
+    assert violations_found == []

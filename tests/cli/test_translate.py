@@ -25,9 +25,9 @@ def start(*words: str | Path) -> subprocess.Popen[bytes]:
 
 def translate(run: Path, text: str | bytes, *words: str | Path) -> list[str]:
     """Return the output lines for an input, without a new process."""
-    said = CliRunner().invoke(app, ["translate", str(run), "--device", "cpu", *map(str, words)], input=text)
-    assert said.exit_code == 0, said.exception
-    return said.stdout.split("\n")[:-1]
+    result = CliRunner().invoke(app, ["translate", str(run), "--device", "cpu", *map(str, words)], input=text)
+    assert result.exit_code == 0, result.exception
+    return result.stdout.split("\n")[:-1]
 
 
 def test_a_line_is_translated_before_the_next_one_arrives_and_an_interrupt_exits_with_130(memorised: Path) -> None:
@@ -58,8 +58,8 @@ def test_every_input_line_has_an_output_line_whatever_its_bytes(memorised: Path)
     source, target = KNOWN[0]
     hostile = [b"", source.encode(), b"\xff\xfe broken", b"   ", b"a\rb", b"\x00", "a b\x85c".encode(), source.encode()]
     process = start(memorised, "--quiet")
-    said, complaint = process.communicate(b"\n".join(hostile), timeout=600)
-    lines = said.decode().split("\n")
+    output, complaint = process.communicate(b"\n".join(hostile), timeout=600)
+    lines = output.decode().split("\n")
     assert len(lines) == len(hostile) + 1
     assert [lines[at] for at in (0, 1, 3, 7)] == ["", target, "", target]
     assert b"line 3: byte 1 (0xff) is not UTF-8" in complaint
@@ -90,7 +90,7 @@ def test_every_input_line_has_an_output_line_whatever_its_bytes(memorised: Path)
         (["RUN", "--min-length", "8", "--max-length", "4"], "min_length is 8, which is more than max_length, 4"),
         (["RUN", "--quantize", "int8", "--dtype", "bfloat16"], "leave out --dtype bfloat16"),
     ],
-    ids=lambda each: " ".join(each) if isinstance(each, list) else None,
+    ids=lambda arguments: " ".join(arguments) if isinstance(arguments, list) else None,
 )
 def test_a_user_error_is_one_sentence(
     words: list[str], sentence: str, memorised: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -99,9 +99,9 @@ def test_a_user_error_is_one_sentence(
     Path("bad.tsv").write_text("a\tb\nno tab here\n", encoding="utf-8")
     Path("four.txt").write_text("a\n" * 4, encoding="utf-8")
     command = ["translate", *(str(memorised) if word == "RUN" else word for word in words)]
-    said = CliRunner().invoke(app, command, input="a\nb\nc\n")
-    assert isinstance(said.exception, ValueError | OSError)
-    assert sentence in str(said.exception)
+    result = CliRunner().invoke(app, command, input="a\nb\nc\n")
+    assert isinstance(result.exception, ValueError | OSError)
+    assert sentence in str(result.exception)
 
 
 def test_empty_input_gives_empty_output(memorised: Path) -> None:
@@ -115,9 +115,9 @@ def test_columns_are_in_order(memorised: Path) -> None:
     score, text, links = line.split("\t")
     assert (float(score) < 0, text) == (True, target)
     assert all(int(left) < len(source.split()) for left, _, _ in (link.partition("-") for link in links.split()))
-    both = [line.split("\t") for line in translate(memorised, f"{source}\n\n{source}", "--nbest", "2")]
-    assert [row[0] for row in both] == ["1", "1", "2", "3", "3"]
-    assert both[0][1] == target != both[1][1]
+    rows = [line.split("\t") for line in translate(memorised, f"{source}\n\n{source}", "--nbest", "2")]
+    assert [row[0] for row in rows] == ["1", "1", "2", "3", "3"]
+    assert rows[0][1] == target != rows[1][1]
 
 
 def test_json_has_everything(memorised: Path) -> None:
@@ -138,9 +138,9 @@ def test_files_of_constraints_avoided_phrases_terms_and_prefixes_apply(memorised
     (tmp_path / "terms.tsv").write_text(f"# source, target\n{source.split()[1]}\tWauwau\n", encoding="utf-8")
     (tmp_path / "begin.txt").write_text("Wir\n\n", encoding="utf-8")
     twice = f"{source}\n{source}\n"
-    asked, plain = translate(memorised, twice, "--constraints", tmp_path / "must.tsv", "--beam", "8")
-    assert "Katze" in asked
-    assert "ein Hund" in asked
+    constrained, plain = translate(memorised, twice, "--constraints", tmp_path / "must.tsv", "--beam", "8")
+    assert "Katze" in constrained
+    assert "ein Hund" in constrained
     assert plain == target
     assert word not in " ".join(translate(memorised, twice, "--avoid", tmp_path / "never.txt")).split()
     assert "Wauwau" in translate(memorised, source, "--terms", tmp_path / "terms.tsv", "--beam", "8")[0]
@@ -162,8 +162,8 @@ def test_an_ensemble_of_a_run_with_itself_translates_like_the_run(memorised: Pat
 
 def test_a_line_of_ten_thousand_words_is_split_or_refused(memorised: Path, tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text(f"{'a ' * 10_000}\n{KNOWN[0][0]}\n", encoding="utf-8")
-    said = translate(memorised, "", tmp_path / "long.txt", "--beam", "1", "--max-length", "2")
-    assert len(said) == 2
+    lines = translate(memorised, "", tmp_path / "long.txt", "--beam", "1", "--max-length", "2")
+    assert len(lines) == 2
     command = ["translate", str(memorised), str(tmp_path / "long.txt"), "--long", "error", "--device", "cpu"]
     refused = CliRunner().invoke(app, command)
     assert refused.stdout == f"\n{KNOWN[0][1]}\n"

@@ -400,7 +400,7 @@ def test_a_sequence_that_joins_two_fields_is_measured_record_by_record() -> None
         ({"weights": [0.01]}, r"epoch of 0 examples.*more data"),
     ],
 )
-def test_what_could_not_run_to_the_end_is_refused_at_the_start(change: dict[str, Any], complaint: str) -> None:
+def test_invalid_settings_of_a_feed_are_refused_at_the_start(change: dict[str, Any], complaint: str) -> None:
     feed = feed_of([random_records(PAIR, 30)])
     with pytest.raises(ValueError, match=complaint):
         replace(feed, **change)

@@ -100,7 +100,7 @@ def test_killed_at_random_moments_a_store_is_complete_or_absent(folder: Path) ->
     whole = contents(reference)
     draw = random.Random(11)
     killed = 0
-    # The last calls, in which the store gets its name, are struck as often as all the others.
+    # The last calls, in which the store gets its name, are chosen as often as all the others.
     for moment in [draw.choice(moments) for _ in range(4)] + [draw.choice(moments[-40:]) for _ in range(4)]:
         shutil.rmtree(reference.folder, ignore_errors=True)
         with start(folder, "kill", moment) as process:

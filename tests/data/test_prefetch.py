@@ -37,7 +37,7 @@ def test_the_thread_works_ahead_up_to_the_depth() -> None:
     closed = threading.Event()
     with Prefetch(counting(100, made, closed), depth=4) as numbers:
         taken = [next(numbers) for _ in range(10)]
-    # Ten were taken, four are in the queue, and one may be waiting for room in it.
+    # Ten were taken, four are in the queue, and one may be waiting until the queue has space.
     assert taken == list(range(10))
     assert 10 <= len(made) <= 15
 

@@ -102,7 +102,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_store_with_any_file_cut_grown_or_gone_is_not_opened(tmp_path: Path) -> None:
+def test_a_store_with_a_truncated_extended_or_missing_file_is_not_opened(tmp_path: Path) -> None:
     records = pairs(([1, 2], [2]), ([], [7] * 9))
     write_store(tmp_path, records, texts=texts_of(records))
     assert len(names(tmp_path)) == 11

@@ -1,4 +1,4 @@
-"""Beam search against the plainest search there is, and the laws it keeps."""
+"""Beam search compared with enumeration of all sequences, and laws of beam search."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,8 +25,8 @@ phrases = st.lists(tokens, min_size=1, max_size=3).map(tuple)
 
 
 @st.composite
-def everything_at_once(draw: st.DrawFn) -> tuple[SearchOptions, list[SentenceOptions]]:
-    """SearchOptions and requests with any penalty, limit and rule switched on."""
+def all_options(draw: st.DrawFn) -> tuple[SearchOptions, list[SentenceOptions]]:
+    """Draw options of a search and of its sentences, with any penalties, limits and rules."""
     options = SearchOptions(
         begin=BEGIN,
         end=END,
@@ -45,7 +45,7 @@ def everything_at_once(draw: st.DrawFn) -> tuple[SearchOptions, list[SentenceOpt
         SentenceOptions,
         source_length=st.integers(1, 4),
         prefix=st.lists(tokens, max_size=2).map(tuple),
-        constraints=st.lists(phrases, max_size=2).map(tuple).filter(lambda each: sum(map(len, each)) <= 2),
+        constraints=st.lists(phrases, max_size=2).map(tuple).filter(lambda chosen: sum(map(len, chosen)) <= 2),
         avoid=st.lists(phrases, max_size=2).map(tuple),
     )
     return options, draw(st.lists(requested, min_size=1, max_size=3))
@@ -54,27 +54,28 @@ def everything_at_once(draw: st.DrawFn) -> tuple[SearchOptions, list[SentenceOpt
 def run(
     table: Table, options: SearchOptions, requests: list[SentenceOptions], first: int = 0
 ) -> list[list[Hypothesis]]:
-    """Search for sentences `first`, `first` + 1, …, one for each requested."""
+    """Search for the sentences `first`, `first` + 1, …, one for each of the requests."""
     sentences = range(first, first + len(requests))
     return search(table, table.start(sentences, options.rows), requests, options)
 
 
-@given(seeds, everything_at_once())
+@given(seeds, all_options())
 @settings(max_examples=40)
-def test_a_beam_as_wide_as_the_tree_finds_what_looking_at_every_sequence_finds(
-    seed: int, asked: tuple[SearchOptions, list[SentenceOptions]]
+def test_a_beam_as_wide_as_the_tree_equals_enumeration_of_all_sequences(
+    seed: int, drawn: tuple[SearchOptions, list[SentenceOptions]]
 ) -> None:
-    options, requests = asked
+    options, requests = drawn
     table = Table(VOCABULARY, seed, sources=[requested.source_length for requested in requests])
-    for sentence, (found, requested) in enumerate(zip(run(table, options, requests), requests, strict=True)):
+    for sentence, (hypotheses, requested) in enumerate(zip(run(table, options, requests), requests, strict=True)):
         expected = enumerated(table, sentence, requested, options)
-        assert [each.tokens for each in found] == [each for each, _ in expected]
-        assert [each.score for each in found] == pytest.approx([score for _, score in expected], rel=1e-9)
+        assert [hypothesis.tokens for hypothesis in hypotheses] == [tokens for tokens, _ in expected]
+        scores = [score for _, score in expected]
+        assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx(scores, rel=1e-9)
 
 
 @given(seeds, st.integers(2, 6), penalties, normalisations, st.integers(1, 3))
 @settings(max_examples=30)
-def test_stopping_early_loses_nothing_that_going_on_would_have_found(
+def test_stopping_early_loses_no_hypothesis_that_a_longer_search_finds(
     seed: int, beam: int, penalty: float, normalise: Literal["gnmt", "average"], nbest: int
 ) -> None:
     table = Table(6, seed, sharpness=3.0)
@@ -86,7 +87,7 @@ def test_stopping_early_loses_nothing_that_going_on_would_have_found(
     assert steps <= table.steps
 
 
-def test_a_search_stops_as_soon_as_nothing_can_still_win() -> None:
+def test_a_search_stops_once_no_live_hypothesis_can_still_win() -> None:
     table, options = (
         Table(6, 3, sharpness=4.0),
         replace(PLAIN, beam=4, length_penalty=0.0, limits=LengthLimits(maximum=40)),
@@ -99,16 +100,16 @@ def test_a_search_stops_as_soon_as_nothing_can_still_win() -> None:
 @settings(max_examples=25)
 def test_a_score_is_the_log_probability_of_its_tokens(seed: int, beam: int) -> None:
     table, options = Table(6, seed), replace(PLAIN, beam=beam, nbest=beam, length_penalty=0.0)
-    for sentence, found in enumerate(run(table, options, [SentenceOptions()] * 3)):
-        for each in found:
-            expected = forced(table, sentence, each.tokens)
-            assert each.token_logprobs == pytest.approx(expected, rel=1e-12)
-            assert each.score == each.logprob == pytest.approx(sum(expected), rel=1e-12)
+    for sentence, hypotheses in enumerate(run(table, options, [SentenceOptions()] * 3)):
+        for hypothesis in hypotheses:
+            expected = forced(table, sentence, hypothesis.tokens)
+            assert hypothesis.token_logprobs == pytest.approx(expected, rel=1e-12)
+            assert hypothesis.score == hypothesis.logprob == pytest.approx(sum(expected), rel=1e-12)
 
 
 @given(seeds, st.integers(1, 5), penalties, stoppings, st.integers(1, 12))
 @settings(max_examples=25)
-def test_a_batch_finds_what_each_sentence_finds_alone_bit_for_bit(
+def test_a_batch_finds_the_hypotheses_of_each_sentence_alone_bit_for_bit(
     seed: int, beam: int, penalty: float, stopping: Literal["exact", "full"], sentences: int
 ) -> None:
     table, limits = Table(5, seed), LengthLimits(max_ratio=1.5, max_extra=1)
@@ -118,12 +119,12 @@ def test_a_batch_finds_what_each_sentence_finds_alone_bit_for_bit(
     assert together == [run(table, options, [requested], first)[0] for first, requested in enumerate(requests)]
 
 
-@given(seeds, everything_at_once(), st.integers(1, 4))
+@given(seeds, all_options(), st.integers(1, 4))
 @settings(max_examples=25)
-def test_company_changes_nothing_whatever_was_asked_for(
-    seed: int, asked: tuple[SearchOptions, list[SentenceOptions]], beam: int
+def test_other_sentences_in_the_batch_change_nothing_with_any_options(
+    seed: int, drawn: tuple[SearchOptions, list[SentenceOptions]], beam: int
 ) -> None:
-    options, requests = replace(asked[0], beam=beam, nbest=beam), asked[1]
+    options, requests = replace(drawn[0], beam=beam, nbest=beam), drawn[1]
     table = Table(VOCABULARY, seed, sources=[requested.source_length for requested in requests])
     together = run(table, options, requests)
     assert together == [run(table, options, [requested], first)[0] for first, requested in enumerate(requests)]
@@ -141,7 +142,7 @@ def test_a_beam_of_one_is_greedy(seed: int, most: int, stopping: Literal["exact"
             history = (*history, token)
         greedy.append(history[3:])
     assert [found[0].tokens for found in run(table, options, [SentenceOptions()] * 3)] == greedy
-    # The same with the machinery of beams: in a stream, and with a loss for other groups where there are none.
+    # The code for beams gives the same: in a stream, and with a diversity penalty but only one group.
     streamed = dict(stream(table, [(table.start([0, 1, 2], 1), [SentenceOptions()] * 3)], options))
     assert [streamed[number] for number in range(3)] == run(table, options, [SentenceOptions()] * 3)
     assert run(table, replace(options, diversity=1.0), [SentenceOptions()] * 3) == run(
@@ -151,7 +152,7 @@ def test_a_beam_of_one_is_greedy(seed: int, most: int, stopping: Literal["exact"
 
 @given(seeds, st.integers(2, 5))
 @settings(max_examples=25)
-def test_with_full_stopping_a_sentence_is_done_when_as_many_ended_as_the_beam_is_wide(seed: int, beam: int) -> None:
+def test_with_full_stopping_a_sentence_is_done_when_its_beam_is_full_of_ended_hypotheses(seed: int, beam: int) -> None:
     table = Table(4, seed, sharpness=0.5)
     options = replace(PLAIN, beam=beam, nbest=beam, stopping="full", limits=LengthLimits(maximum=30))
     (found,) = run(table, options, [SentenceOptions()])
@@ -160,7 +161,7 @@ def test_with_full_stopping_a_sentence_is_done_when_as_many_ended_as_the_beam_is
     assert found[0].score <= run(table, exact, [SentenceOptions()])[0][0].score
 
 
-def test_a_sequence_that_may_not_grow_ends_where_it_is_and_says_so() -> None:
+def test_a_hypothesis_of_maximal_length_ends_and_is_marked_as_truncated() -> None:
     table, options = Table(5, 1), replace(PLAIN, limits=LengthLimits(maximum=2, minimum=2))
     (found,) = run(table, options, [SentenceOptions()])
     assert found[0].truncated
@@ -168,18 +169,18 @@ def test_a_sequence_that_may_not_grow_ends_where_it_is_and_says_so() -> None:
     assert found[0].token_logprobs[-1] == pytest.approx(forced(table, 0, found[0].tokens)[-1])
 
 
-def test_wishes_that_nothing_satisfies_find_nothing_and_leave_others_alone() -> None:
+def test_options_that_nothing_satisfies_give_no_hypothesis_and_leave_other_sentences_alone() -> None:
     table, options = Table(5, 1), replace(PLAIN, banned=(2,))
     found = run(table, options, [SentenceOptions(), SentenceOptions(constraints=((2,),)), SentenceOptions()])
-    assert [len(each) for each in found] == [1, 0, 1]
+    assert [len(hypotheses) for hypotheses in found] == [1, 0, 1]
     assert found[0] == run(table, options, [SentenceOptions()])[0]
 
 
-def test_no_sentences_find_no_hypotheses() -> None:
+def test_a_batch_without_sentences_gives_no_hypotheses() -> None:
     assert search(Table(), TableState(()), [], PLAIN) == []
 
 
-def test_numbers_that_are_none_are_refused() -> None:
+def test_log_probabilities_that_are_nan_are_refused() -> None:
     class Broken(Table):
         def rows(self, histories: Sequence[tuple[int, ...]]) -> torch.Tensor:
             return torch.full((len(histories), self.vocabulary), torch.nan, dtype=torch.float64)
@@ -190,7 +191,7 @@ def test_numbers_that_are_none_are_refused() -> None:
         run(Broken(), replace(PLAIN, beam=1), [SentenceOptions()])
 
 
-def test_a_score_of_the_oracle_is_the_papers() -> None:
+def test_the_score_of_the_enumeration_is_the_formula_of_the_paper() -> None:
     """Wu et al. 2016, eq. 14, worked by hand for three tokens and the end."""
     table, tokens = Table(5, 2), (2, 3, 4)
     score = scored(table, 0, tokens, SentenceOptions(), replace(PLAIN, length_penalty=0.5))

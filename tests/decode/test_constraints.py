@@ -1,4 +1,4 @@
-"""Phrases that must appear do, however narrow the beam; and what it costs to ask for them is little."""
+"""Required phrases appear in every hypothesis, however narrow the beam."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.decode.table import END, Table, forced, stands_in
+from tests.decode.table import END, Table, contains, forced
 from tests.decode.test_beam import PLAIN, run, seeds
 
 from regard.decode import LengthLimits, SamplingOptions, SearchOptions, SentenceOptions
@@ -17,24 +17,26 @@ phrase_lists = st.lists(st.lists(tokens, min_size=1, max_size=4).map(tuple), max
 
 
 @given(seeds, phrase_lists, st.integers(1, 6), st.integers(0, 3), st.lists(tokens, max_size=2).map(tuple))
-def test_every_phrase_stands_in_every_hypothesis(
-    seed: int, phrases: tuple[tuple[int, ...], ...], beam: int, room: int, prefix: tuple[int, ...]
+def test_every_hypothesis_contains_every_required_phrase(
+    seed: int, phrases: tuple[tuple[int, ...], ...], beam: int, extra: int, prefix: tuple[int, ...]
 ) -> None:
     table, needed = Table(6, seed, sharpness=3.0), len(prefix) + sum(map(len, phrases))
-    options = replace(PLAIN, beam=beam, nbest=beam, limits=LengthLimits(maximum=needed + room))
+    options = replace(PLAIN, beam=beam, nbest=beam, limits=LengthLimits(maximum=needed + extra))
     requests = [SentenceOptions(prefix=prefix, constraints=phrases), SentenceOptions()]
     constrained, free = run(table, options, requests)
     assert constrained
-    for each in constrained:
-        assert all(stands_in(phrase, each.tokens) for phrase in phrases)
-        assert each.tokens[: len(prefix)] == prefix
-        assert each.token_logprobs == pytest.approx(forced(table, 0, each.tokens))
+    for hypothesis in constrained:
+        assert all(contains(hypothesis.tokens, phrase) for phrase in phrases)
+        assert hypothesis.tokens[: len(prefix)] == prefix
+        assert hypothesis.token_logprobs == pytest.approx(forced(table, 0, hypothesis.tokens))
     assert free == run(table, options, [SentenceOptions()], 1)[0]
 
 
 @given(seeds, st.integers(1, 5), st.integers(1, 4))
 @settings(max_examples=30)
-def test_a_phrase_that_would_have_been_found_anyway_changes_nothing(seed: int, beam: int, size: int) -> None:
+def test_a_required_phrase_of_the_best_hypothesis_loses_no_score_in_a_wider_beam(
+    seed: int, beam: int, size: int
+) -> None:
     table, options = Table(6, seed), replace(PLAIN, beam=beam)
     best = run(table, options, [SentenceOptions()])[0][0]
     if len(best.tokens) >= size:
@@ -44,8 +46,8 @@ def test_a_phrase_that_would_have_been_found_anyway_changes_nothing(seed: int, b
 
 
 def scan(history: tuple[int, ...], phrase: tuple[int, ...]) -> tuple[bool, int]:
-    """Whether a phrase stands in a sequence, and else how much of its beginning the sequence ends with."""
-    if stands_in(phrase, history):
+    """Return whether a sequence contains a phrase, and otherwise how many of its first tokens end the sequence."""
+    if contains(history, phrase):
         return True, 0
     begun = [k for k in range(1, len(phrase)) if history[-k:] == phrase[:k] and k <= len(history)]
     return False, max(begun, default=0)
@@ -55,7 +57,7 @@ def scan(history: tuple[int, ...], phrase: tuple[int, ...]) -> tuple[bool, int]:
     st.lists(st.lists(st.integers(0, 2), max_size=7).map(tuple), min_size=1, max_size=4),
     st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4).map(tuple), min_size=1, max_size=3),
 )
-def test_progress_is_what_reading_along_would_say(
+def test_the_progress_of_a_constraint_equals_a_scan_of_the_history(
     histories: list[tuple[int, ...]], phrases: list[tuple[int, ...]]
 ) -> None:
     longest = max(map(len, phrases))
@@ -70,7 +72,7 @@ def test_progress_is_what_reading_along_would_say(
 
 
 @pytest.mark.parametrize(
-    ("options", "requested", "said"),
+    ("options", "requested", "message"),
     [
         (PLAIN, SentenceOptions(constraints=((2, END),)), "contains the end symbol 1"),
         (PLAIN, SentenceOptions(prefix=(END,)), "contains the end symbol 1"),
@@ -81,6 +83,8 @@ def test_progress_is_what_reading_along_would_say(
         (replace(PLAIN, groups=3, diversity=1.0), SentenceOptions(constraints=((2,),)), "need plain beam search"),
     ],
 )
-def test_wishes_that_cannot_be_meant_are_refused(options: SearchOptions, requested: SentenceOptions, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_constraints_that_cannot_be_satisfied_are_refused(
+    options: SearchOptions, requested: SentenceOptions, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
         run(Table(), options, [requested])

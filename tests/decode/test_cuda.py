@@ -1,10 +1,11 @@
-"""On a GPU a search finds the same, and between its looks waits for nothing."""
+"""On a GPU a search finds the same hypotheses, and its steps do not wait for the device."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from tests.decode.table import assert_same_hypotheses
 from tests.decode.test_families import MODELS, PLAIN, SOURCES
 
 from regard.decode import (
@@ -25,7 +26,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Synchronization debug mode"),
 ]
 
-WAYS = {
+SEARCHES = {
     "beam": PLAIN,
     "greedy": replace(PLAIN, beam=1, nbest=1),
     "diverse": replace(PLAIN, beam=4, groups=2, nbest=2, diversity=0.7),
@@ -36,7 +37,7 @@ WAYS = {
 REQUESTS = [SentenceOptions(seed=i) for i in range(len(SOURCES))]
 
 
-def found(options: SearchOptions, requests: list[SentenceOptions], device: str) -> list[list[Hypothesis]]:
+def hypotheses(options: SearchOptions, requests: list[SentenceOptions], device: str) -> list[list[Hypothesis]]:
     model = MODELS["transformer"].to(device)
     try:
         state = model.start(Ragged.from_list(SOURCES).to(device), options.rows)
@@ -45,27 +46,24 @@ def found(options: SearchOptions, requests: list[SentenceOptions], device: str) 
         model.to("cpu")
 
 
-@pytest.mark.parametrize("options", WAYS.values(), ids=WAYS.keys())
+@pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES.keys())
 @pytest.mark.parametrize(
     "requested", [SentenceOptions(), SentenceOptions(prefix=(4,), avoid=((2, 2),))], ids=["plain", "requests"]
 )
-def test_a_gpu_finds_what_a_cpu_finds(options: SearchOptions, requested: SentenceOptions) -> None:
+def test_a_gpu_and_a_cpu_find_the_same_hypotheses(options: SearchOptions, requested: SentenceOptions) -> None:
     requests = [replace(requested, seed=i) for i in range(len(SOURCES))]
-    here, there = found(options, requests, "cpu"), found(options, requests, "cuda")
-    assert [[each.tokens for each in nbest] for nbest in here] == [[each.tokens for each in nbest] for nbest in there]
-    assert [each.score for nbest in here for each in nbest] == pytest.approx(
-        [each.score for nbest in there for each in nbest]
-    )
+    on_cpu, on_cuda = hypotheses(options, requests, "cpu"), hypotheses(options, requests, "cuda")
+    assert_same_hypotheses(on_cuda, on_cpu)
 
 
-def test_phrases_are_found_on_a_gpu_too() -> None:
+def test_required_phrases_are_found_on_a_gpu() -> None:
     requests = [SentenceOptions(constraints=((5, 3), (2,))), SentenceOptions(), SentenceOptions(constraints=((4,),))]
-    here, there = found(PLAIN, requests, "cpu"), found(PLAIN, requests, "cuda")
-    assert [[each.tokens for each in nbest] for nbest in here] == [[each.tokens for each in nbest] for nbest in there]
+    on_cpu, on_cuda = hypotheses(PLAIN, requests, "cpu"), hypotheses(PLAIN, requests, "cuda")
+    assert_same_hypotheses(on_cuda, on_cpu)
 
 
-class Listing:
-    """A model that says the best few of a step."""
+class TopKModel:
+    """A model that returns only the most probable tokens of a step."""
 
     max_top_k = 99
 
@@ -79,33 +77,30 @@ class Listing:
         return self.model.select(state, rows_R)
 
     def top_k(self, tokens_R: torch.Tensor, state: Any, k: int) -> tuple[torch.Tensor, torch.Tensor, Any]:
-        said_RV, state = self.model.step(tokens_R, state)
-        best_RK, token_RK = said_RV.topk(min(k, said_RV.shape[1]))
+        logprobs_RV, state = self.model.step(tokens_R, state)
+        best_RK, token_RK = logprobs_RV.topk(min(k, logprobs_RV.shape[1]))
         return best_RK, token_RK, state
 
 
 @pytest.mark.parametrize("name", ["beam", "greedy", "stops when full"])
 @pytest.mark.parametrize("banned", [(), (3,)])
-def test_decisions_on_the_best_few_are_the_same(name: str, banned: tuple[int, ...]) -> None:
-    options = replace(WAYS[name], banned=banned, limits=LengthLimits(minimum=2, maximum=30))
+def test_a_search_on_the_top_k_tokens_finds_the_same_hypotheses(name: str, banned: tuple[int, ...]) -> None:
+    options = replace(SEARCHES[name], banned=banned, limits=LengthLimits(minimum=2, maximum=30))
     requests = (
         [SentenceOptions(source_length=4), SentenceOptions(prefix=(4, 2)), SentenceOptions(source_length=3)]
         if name == "beam"
         else REQUESTS
     )
-    here = found(options, requests, "cpu")
+    on_cpu = hypotheses(options, requests, "cpu")
     model = MODELS["transformer"].to("cuda")
     state = model.start(Ragged.from_list(SOURCES).to("cuda"), options.rows)
-    there = search(Listing(model), state, requests, options, "cuda")
+    on_cuda = search(TopKModel(model), state, requests, options, "cuda")
     model.to("cpu")
-    assert [[each.tokens for each in nbest] for nbest in here] == [[each.tokens for each in nbest] for nbest in there]
-    assert [each.score for nbest in here for each in nbest] == pytest.approx(
-        [each.score for nbest in there for each in nbest]
-    )
+    assert_same_hypotheses(on_cuda, on_cpu)
 
 
-class Still:
-    """A stepper that says one thing, and keeps nothing."""
+class ConstantStepper:
+    """A stepper without state that always returns the same log-probabilities."""
 
     def __init__(self, rows: int, device: str) -> None:
         self.logprobs_RV = torch.randn(rows, 5000, device=device).log_softmax(-1)
@@ -117,9 +112,9 @@ class Still:
         return state
 
 
-@pytest.mark.parametrize("options", [each for name, each in WAYS.items() if name != "greedy"])
+@pytest.mark.parametrize("options", [options for name, options in SEARCHES.items() if name != "greedy"])
 def test_no_step_waits_for_the_gpu(options: SearchOptions) -> None:
-    running = IncrementalSearch(Still(4 * options.rows, "cuda"), options, "cuda")
+    running = IncrementalSearch(ConstantStepper(4 * options.rows, "cuda"), options, "cuda")
     running.add(None, [SentenceOptions(seed=i) for i in range(4)])
     running.advance()
     torch.cuda.set_sync_debug_mode("error")
@@ -132,7 +127,7 @@ def test_no_step_waits_for_the_gpu(options: SearchOptions) -> None:
 
 
 def test_no_greedy_step_waits_for_the_gpu() -> None:
-    running = GreedySearch(Still(4, "cuda"), None, [*REQUESTS, SentenceOptions()], WAYS["greedy"], "cuda")
+    running = GreedySearch(ConstantStepper(4, "cuda"), None, [*REQUESTS, SentenceOptions()], SEARCHES["greedy"], "cuda")
     torch.cuda.set_sync_debug_mode("error")
     try:
         for _ in range(5):

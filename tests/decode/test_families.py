@@ -1,4 +1,4 @@
-"""One search serves every family of models, and several of them at once."""
+"""The search works with every family of models, and with an ensemble of all families."""
 
 import itertools
 import math
@@ -38,7 +38,7 @@ PLAIN = SearchOptions(begin=BEGIN, end=END, beam=3, nbest=3, limits=LengthLimits
 
 
 def built(settings: Model) -> Seq2Seq:
-    """A model whose distributions are not all but flat."""
+    """Build a model with enlarged weights, because the distributions of small ones are almost uniform."""
     torch.manual_seed(3)
     model = build(settings, VOCABULARY, VOCABULARY).double().eval()
     with torch.no_grad():
@@ -52,17 +52,17 @@ every_family = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys
 
 
 def forced(model: Seq2Seq, source: list[int], tokens: Sequence[int]) -> list[float]:
-    """The log-probability of each token and the end, all in one pass."""
+    """Return the log-probability of each token and of the end symbol in one teacher-forced pass."""
     with torch.no_grad():
-        said = model(Ragged.from_list([source]), Ragged.from_list([[BEGIN, *tokens]])).log_softmax(-1)
-    return [float(said[place, token]) for place, token in enumerate((*tokens, END))]
+        logprobs = model(Ragged.from_list([source]), Ragged.from_list([[BEGIN, *tokens]])).log_softmax(-1)
+    return [float(logprobs[position, token]) for position, token in enumerate((*tokens, END))]
 
 
 def find(model: Seq2Seq, options: SearchOptions, requested: SentenceOptions) -> list[list[Hypothesis]]:
     return search(model, model.start(Ragged.from_list(SOURCES), options.rows), [requested] * len(SOURCES), options)
 
 
-WAYS = {
+SEARCHES = {
     "beam": (PLAIN, SentenceOptions()),
     "greedy": (replace(PLAIN, beam=1, nbest=1), SentenceOptions()),
     "diverse": (replace(PLAIN, beam=4, groups=2, nbest=2, diversity=0.7), SentenceOptions()),
@@ -72,48 +72,50 @@ WAYS = {
 
 
 @every_family
-@pytest.mark.parametrize(("options", "requested"), WAYS.values(), ids=WAYS.keys())
+@pytest.mark.parametrize(("options", "requested"), SEARCHES.values(), ids=SEARCHES.keys())
 def test_a_score_is_the_teacher_forced_log_probability(
     model: Seq2Seq, options: SearchOptions, requested: SentenceOptions
 ) -> None:
     for source, hypotheses in zip(SOURCES, find(model, options, requested), strict=True):
         assert hypotheses
-        for each in hypotheses:
-            assert each.token_logprobs == pytest.approx(forced(model, source, each.tokens), rel=1e-9)
-            assert each.logprob == pytest.approx(sum(each.token_logprobs))
+        for hypothesis in hypotheses:
+            assert hypothesis.token_logprobs == pytest.approx(forced(model, source, hypothesis.tokens), rel=1e-9)
+            assert hypothesis.logprob == pytest.approx(sum(hypothesis.token_logprobs))
 
 
 @every_family
-def test_a_beam_as_wide_as_the_tree_finds_the_best_of_all(model: Seq2Seq) -> None:
+def test_a_beam_as_wide_as_the_tree_equals_enumeration_of_all_sequences(model: Seq2Seq) -> None:
     others = [token for token in range(VOCABULARY) if token != END]
-    every = [each for length in range(3) for each in itertools.product(others, repeat=length)]
-    options = replace(PLAIN, beam=len(every), nbest=len(every), length_penalty=0.0, limits=LengthLimits(maximum=2))
+    sequences = [tokens for length in range(3) for tokens in itertools.product(others, repeat=length)]
+    options = replace(
+        PLAIN, beam=len(sequences), nbest=len(sequences), length_penalty=0.0, limits=LengthLimits(maximum=2)
+    )
     for source, hypotheses in zip(SOURCES, find(model, options, SentenceOptions()), strict=True):
-        totals = {each: sum(forced(model, source, each)) for each in every}
-        assert {each.tokens: each.score for each in hypotheses} == pytest.approx(totals)
-        assert [each.score for each in hypotheses] == pytest.approx(sorted(totals.values(), reverse=True))
+        totals = {tokens: sum(forced(model, source, tokens)) for tokens in sequences}
+        assert {hypothesis.tokens: hypothesis.score for hypothesis in hypotheses} == pytest.approx(totals)
+        assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx(sorted(totals.values(), reverse=True))
 
 
 @every_family
-def test_alternatives_begin_with_what_is_most_probable_behind_the_prefix(model: Seq2Seq) -> None:
+def test_alternatives_begin_with_the_most_probable_tokens_after_the_prefix(model: Seq2Seq) -> None:
     options = branching(replace(PLAIN, nbest=1), 3)
     state = model.start(Ragged.from_list(SOURCES), options.rows)
     for source, hypotheses in zip(
         SOURCES, alternatives(model, state, [SentenceOptions(prefix=(3,))] * 3, options), strict=True
     ):
         with torch.no_grad():
-            said = model(Ragged.from_list([source]), Ragged.from_list([[BEGIN, 3]]))[-1]
-        assert [(*each.tokens, END)[1] for each in hypotheses] == said.topk(3).indices.tolist()
+            logits = model(Ragged.from_list([source]), Ragged.from_list([[BEGIN, 3]]))[-1]
+        assert [(*hypothesis.tokens, END)[1] for hypothesis in hypotheses] == logits.topk(3).indices.tolist()
 
 
-def test_models_of_all_families_search_together() -> None:
+def test_an_ensemble_of_all_families_averages_their_probabilities() -> None:
     members = list(MODELS.values())
     options = replace(PLAIN, length_penalty=0.0)
     state = tuple(member.start(Ragged.from_list(SOURCES), options.rows) for member in members)
     found = explore(ensemble(members), state, [SentenceOptions()] * len(SOURCES), options)
     for source, (hypotheses, tree) in zip(SOURCES, found, strict=True):
         assert tree.nodes
-        for each in hypotheses:
-            said = zip(*(forced(member, source, each.tokens) for member in members), strict=True)
-            means = [math.log(sum(map(math.exp, place)) / len(members)) for place in said]
-            assert each.score == pytest.approx(sum(means))
+        for hypothesis in hypotheses:
+            logprobs = zip(*(forced(member, source, hypothesis.tokens) for member in members), strict=True)
+            means = [math.log(sum(map(math.exp, position)) / len(members)) for position in logprobs]
+            assert hypothesis.score == pytest.approx(sum(means))

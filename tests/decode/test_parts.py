@@ -1,4 +1,4 @@
-"""The parts a search is made of, each by itself."""
+"""Parts of the search: top-k over blocks, the trellis, length limits and checks of options."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ sizes = st.one_of(st.integers(1, 40), st.integers(1000, 1200), st.sampled_from([
 
 
 @given(st.integers(1, 3), st.integers(1, 4), sizes, st.integers(1, 12), st.integers(0, 1000))
-def test_block_by_block_finds_what_sorting_finds(beams: int, rows: int, size: int, k: int, seed: int) -> None:
+def test_top_k_over_blocks_equals_top_k_over_the_whole_row(beams: int, rows: int, size: int, k: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     values = torch.randn(beams * rows, size + 9, generator=generator)[:, :size]  # part of a wider table
     values[torch.rand(values.shape, generator=generator) < 0.3] = -torch.inf
@@ -28,12 +28,12 @@ def test_block_by_block_finds_what_sorting_finds(beams: int, rows: int, size: in
     assert torch.equal(best, sums.topk(min(k, rows * size)).values)
     assert torch.equal(sums.gather(1, row * size + column), best)
     assert torch.equal(values.reshape(beams, -1).gather(1, row * size + column), value)
-    value, place = greatest(values)
+    value, column = greatest(values)
     assert torch.equal(value, values.amax(1))
-    assert torch.equal(values.gather(1, place[:, None])[:, 0], value)
+    assert torch.equal(values.gather(1, column[:, None])[:, 0], value)
 
 
-def test_a_trellis_tells_how_a_row_came_to_be() -> None:
+def test_a_trellis_traces_a_row_back_to_its_tokens_and_scores() -> None:
     trellis = Trellis(2, "cpu")
     score = torch.tensor([-1.0, -2.0], dtype=torch.float64)
     trellis.push(torch.tensor([0, 0]), torch.tensor([5, 6]), score)
@@ -48,7 +48,7 @@ def test_a_trellis_tells_how_a_row_came_to_be() -> None:
     assert trellis.trace(trellis.last, 1)[0] == (2,)
 
 
-def test_limits_relative_to_the_source_leave_room_for_what_is_asked_for() -> None:
+def test_relative_length_limits_leave_space_for_prefix_and_constraints() -> None:
     limits = LengthLimits(minimum=1, maximum=20, min_ratio=0.5, max_ratio=1.5, max_extra=2)
     assert limits.bounds(SentenceOptions(source_length=4)) == (2, 8)
     assert limits.bounds(SentenceOptions(source_length=0)) == (1, 2)
@@ -58,7 +58,7 @@ def test_limits_relative_to_the_source_leave_room_for_what_is_asked_for() -> Non
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"beam": 4, "groups": 3}, "4 is no multiple of 3"),
         ({"beam": 0}, "beam must be an integer of at least 1, but is 0"),
@@ -68,13 +68,13 @@ def test_limits_relative_to_the_source_leave_room_for_what_is_asked_for() -> Non
         ({"sampling": SamplingOptions(), "nbest": 2, "groups": 3}, "groups apply to beam search"),
     ],
 )
-def test_options_that_do_not_fit_together_are_refused(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_options_that_do_not_fit_together_are_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         replace(PLAIN, **changed)
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"temperature": 0.0}, "temperature must be a number above 0"),
         ({"top_k": 0}, "top_k must be an integer of at least 1"),
@@ -82,12 +82,12 @@ def test_options_that_do_not_fit_together_are_refused(changed: dict[str, Any], s
         ({"min_p": 1.5}, "min_p must be"),
     ],
 )
-def test_samplings_that_are_none_are_refused(changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_sampling_options_are_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         SamplingOptions(**changed)
 
 
-def test_limits_nothing_can_keep_are_refused() -> None:
+def test_contradictory_length_limits_are_refused() -> None:
     with pytest.raises(ValueError, match="0 <= minimum <= maximum"):
         LengthLimits(minimum=5, maximum=3)
     with pytest.raises(ValueError, match="must not be negative"):

@@ -1,4 +1,4 @@
-"""What language models need of a search: a begin token for each sentence, free cuts and stop conditions."""
+"""Options of a search for language models: a begin token for each sentence, free cuts and stop conditions."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.decode.table import END, Table, forced
+from tests.decode.table import END, Table, assert_same_hypotheses, forced
 from tests.decode.test_beam import PLAIN, run, seeds
-from tests.decode.test_static_search import RunningTable, alike
+from tests.decode.test_static_search import RunningTable
 
 from regard.decode import (
     Hypothesis,
@@ -30,7 +30,7 @@ kinds = pytest.mark.parametrize("options", KINDS.values(), ids=KINDS.keys())
 
 
 def incrementally(table: Table, options: SearchOptions, requests: list[SentenceOptions]) -> list[list[Hypothesis]]:
-    """Search by the search that advances token by token."""
+    """Search with `IncrementalSearch`, one token at a time."""
     running = IncrementalSearch(table, options)
     running.add(table.start(range(len(requests)), options.rows), requests)
     found: dict[int, list[Hypothesis]] = {}
@@ -41,47 +41,49 @@ def incrementally(table: Table, options: SearchOptions, requests: list[SentenceO
 
 
 @kinds
-def test_every_sentence_starts_from_its_own_token(options: SearchOptions) -> None:
+def test_every_sentence_starts_with_its_own_begin_token(options: SearchOptions) -> None:
     table = Table(6, 3)
     begins = [0, 4, 5, 4]
     together = run(table, options, [SentenceOptions(begin=begin) for begin in begins])
     for number, begin in enumerate(begins):
         assert run(table, replace(options, begin=begin), [SentenceOptions()], number)[0] == together[number]
-    assert len({each[0].logprob for each in together}) == 4
+    assert len({hypotheses[0].logprob for hypotheses in together}) == 4
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("free_cut", [False, True])
-def test_a_static_search_starts_from_the_same_tokens_and_ends_at_the_same_cost(beam: int, free_cut: bool) -> None:
+def test_a_static_search_has_the_same_begin_tokens_and_scores(beam: int, free_cut: bool) -> None:
     options = replace(PLAIN, beam=beam, nbest=beam, free_cut=free_cut, limits=LengthLimits(maximum=5))
     table, runner = Table(12, 5, sharpness=3.0), RunningTable(12, 5)
     runner.sharpness = 3.0
     requests = [SentenceOptions(begin=begin, max_length=1 + begin % 4) for begin in (3, 0, 7, 9, 2)]
     expected = incrementally(table, options, requests)
-    assert any(each.truncated for found in expected for each in found)
-    alike(search(runner, runner.begin(5, beam), requests, options), expected)
+    assert any(hypothesis.truncated for hypotheses in expected for hypothesis in hypotheses)
+    assert_same_hypotheses(search(runner, runner.begin(5, beam), requests, options), expected)
     assert runner.searches
 
 
 @kinds
 @given(seed=seeds)
 @settings(max_examples=15)
-def test_a_cut_that_is_free_costs_nothing_and_a_real_end_its_price(seed: int, options: SearchOptions) -> None:
+def test_a_free_cut_adds_no_log_probability_and_an_end_symbol_its_own(seed: int, options: SearchOptions) -> None:
     table = Table(5, seed)
     options = replace(options, free_cut=True, limits=LengthLimits(maximum=3))
     for hypothesis in run(table, options, [SentenceOptions()])[0]:
-        prices = forced(table, 0, hypothesis.tokens)
+        logprobs = forced(table, 0, hypothesis.tokens)
         assert hypothesis.truncated == (len(hypothesis.tokens) == 3)
         if hypothesis.truncated:
-            prices[-1] = 0.0
-        assert hypothesis.token_logprobs == pytest.approx(prices)
-        assert hypothesis.logprob == pytest.approx(sum(prices))
+            logprobs[-1] = 0.0
+        assert hypothesis.token_logprobs == pytest.approx(logprobs)
+        assert hypothesis.logprob == pytest.approx(sum(logprobs))
 
 
 @kinds
 @given(seed=seeds)
 @settings(max_examples=15)
-def test_a_complete_hypothesis_ends_there_and_at_no_cost(seed: int, options: SearchOptions) -> None:
+def test_a_complete_hypothesis_ends_without_the_log_probability_of_an_end_symbol(
+    seed: int, options: SearchOptions
+) -> None:
     table = Table(6, seed, sharpness=0.5)
     options = replace(options, limits=LengthLimits(maximum=20))
     complete = SentenceOptions(is_complete=lambda tokens: tuple(tokens[-2:]) == (3, 3) or tokens[-1:] == [4])
@@ -109,7 +111,7 @@ def test_a_complete_hypothesis_ends_there_and_at_no_cost(seed: int, options: Sea
     st.booleans(),
 )
 @settings(max_examples=40)
-def test_greedy_search_of_a_batch_obeys_every_rule_that_other_searches_obey(
+def test_greedy_search_of_a_batch_obeys_the_rules_of_other_searches(
     seed: int, requested: SentenceOptions, no_repeat: int, stops: bool
 ) -> None:
     table = Table(6, seed)

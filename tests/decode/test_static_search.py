@@ -1,4 +1,4 @@
-"""Searches in tables of fixed shape find what the searches that look at every step find."""
+"""Searches in tensors of fixed shape find the same hypotheses as searches that synchronise at every step."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
@@ -8,71 +8,63 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.decode.table import Table, TableState
+from tests.decode.table import Table, TableState, assert_same_hypotheses
 from tests.decode.test_beam import PLAIN, penalties, seeds
 
-from regard.decode import Hypothesis, LengthLimits, MultiStepper, SearchOptions, SentenceOptions, StaticSearch, search
+from regard.decode import LengthLimits, MultiStepper, SearchOptions, SentenceOptions, StaticSearch, search
 
 
 @dataclass(frozen=True)
-class Seats:
-    """What rows have read, and how many lines and steps there is room for."""
+class StaticState:
+    """The tokens that rows have read, and the lines and steps that are allocated."""
 
     read: TableState
     beams: int
     lines: int
     steps: int
-    gone: int = 0
+    done: int = 0
 
 
 class RunningTable(Table):
-    """A table that makes steps by itself, with more lines than sentences, and little room."""
+    """A table that runs several steps at once, with more lines than sentences, and few steps allocated."""
 
     def __init__(self, vocabulary: int, seed: int) -> None:
         super().__init__(vocabulary, seed)
         self.searches: dict[Hashable, Any] = {}
         self.moves = 0
 
-    def begin(self, sentences: int, beams: int) -> Seats:
-        return Seats(self.start(range(sentences), beams), beams, sentences + 2, 4)
+    def begin(self, sentences: int, beams: int) -> StaticState:
+        return StaticState(self.start(range(sentences), beams), beams, sentences + 2, 4)
 
-    def static_search(self, state: Seats, key: Hashable, make: Callable[[int, int], StaticSearch]) -> Any:
+    def static_search(self, state: StaticState, key: Hashable, make: Callable[[int, int], StaticSearch]) -> Any:
         where = state.lines, state.steps, key
         if where not in self.searches:
             self.searches[where] = make(state.lines, state.steps)
         return self.searches[where]
 
-    def reserve(self, state: Seats, steps: int) -> Seats:
-        self.moves += state.gone + steps > state.steps
-        return replace(state, steps=max(state.steps, state.gone + steps))
+    def reserve(self, state: StaticState, steps: int) -> StaticState:
+        self.moves += state.done + steps > state.steps
+        return replace(state, steps=max(state.steps, state.done + steps))
 
     def select(self, state: Any, rows_R: torch.Tensor) -> Any:
-        if not isinstance(state, Seats):
+        if not isinstance(state, StaticState):
             return super().select(state, rows_R)
         self.moves += 1
         kept = super().select(state.read, rows_R)
         return replace(state, read=kept, lines=len(rows_R) // state.beams + 1)
 
-    def run_steps(self, state: Seats, running: StaticSearch, steps: int) -> Seats:
+    def run_steps(self, state: StaticState, running: StaticSearch, steps: int) -> StaticState:
         real = len(state.read.histories)
         for _ in range(steps):
-            said, read = self.step(running.token_R[:real], state.read)
+            logprobs, read = self.step(running.token_R[:real], state.read)
             padded = torch.full((state.lines * state.beams, self.vocabulary), 0.1).log().double()
-            padded[:real] = said
+            padded[:real] = logprobs
             parent_BW = running.advance(padded)
             if parent_BW is not None:
                 first = torch.arange(0, state.lines * state.beams, state.beams)[:, None]
                 read = super().select(read, (parent_BW + first).flatten()[:real])
-            state = replace(state, read=read, gone=state.gone + 1)
+            state = replace(state, read=read, done=state.done + 1)
         return state
-
-
-def alike(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
-    for ours, theirs in zip(found, expected, strict=True):
-        assert [(each.tokens, each.truncated) for each in ours] == [(each.tokens, each.truncated) for each in theirs]
-        for one, other in zip(ours, theirs, strict=True):
-            assert (one.score, one.logprob) == pytest.approx((other.score, other.logprob))
-            assert one.token_logprobs == pytest.approx(other.token_logprobs)
 
 
 @given(
@@ -91,7 +83,7 @@ def alike(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> No
     st.sampled_from(["exact", "full"]),
 )
 @settings(max_examples=60)
-def test_a_runner_finds_what_a_stepper_finds(
+def test_a_static_search_finds_the_hypotheses_of_a_search_by_steps(
     seed: int,
     beam: int,
     penalty: float,
@@ -106,27 +98,27 @@ def test_a_runner_finds_what_a_stepper_finds(
     assert isinstance(runner, MultiStepper)
     assert not isinstance(table, MultiStepper)
     expected = search(table, table.start(range(5), beam), requests, options)
-    alike(search(runner, runner.begin(5, beam), requests, options), expected)
-    # The second time everything has been used before.
+    assert_same_hypotheses(search(runner, runner.begin(5, beam), requests, options), expected)
+    # The second search reuses the tensors of the first.
     runner.seed, table.seed = seed + 1, seed + 1
     expected = search(table, table.start(range(5), beam), requests, options)
-    alike(search(runner, runner.begin(5, beam), requests, options), expected)
+    assert_same_hypotheses(search(runner, runner.begin(5, beam), requests, options), expected)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_the_last_few_sentences_move_to_smaller_boards_and_long_ones_to_longer(beam: int) -> None:
+def test_the_last_sentences_move_to_fewer_lines_and_long_ones_to_more_steps(beam: int) -> None:
     options = replace(PLAIN, beam=beam, nbest=1, limits=LengthLimits(max_ratio=1.0, min_ratio=1.0, max_extra=0))
     requests = [SentenceOptions(source_length=size) for size in (3, 50, 4, 4, 4, 20, 4, 4, 4)]
     table, runner = Table(12, 5), RunningTable(12, 5)
     expected = search(table, table.start(range(9), beam), requests, options)
     found = search(runner, runner.begin(9, beam), requests, options)
-    alike(found, expected)
-    assert [len(each[0].tokens) for each in found] == [requested.source_length for requested in requests]
+    assert_same_hypotheses(found, expected)
+    assert [len(hypotheses[0].tokens) for hypotheses in found] == [requested.source_length for requested in requests]
     assert runner.moves > 6
-    assert runner.asked < 0.5 * 9 * beam * 51
+    assert runner.computed_rows < 0.5 * 9 * beam * 51
 
 
-def test_a_runner_that_is_asked_for_more_than_the_most_probable_steps_as_others_do() -> None:
+def test_a_search_with_a_prefix_is_not_static() -> None:
     runner = RunningTable(12, 3)
     requested = SentenceOptions(prefix=(4, 5))
     (found,) = search(runner, runner.start([0], 2), [requested], replace(PLAIN, beam=2, nbest=1))
@@ -135,7 +127,7 @@ def test_a_runner_that_is_asked_for_more_than_the_most_probable_steps_as_others_
 
 
 @pytest.mark.parametrize("beam", [1, 2])
-def test_numbers_that_are_none_are_refused(beam: int) -> None:
+def test_log_probabilities_that_are_nan_are_refused(beam: int) -> None:
     runner = RunningTable(12, 3)
     runner.sharpness = float("nan")
     with pytest.raises(ValueError, match="are NaN"):

@@ -1,4 +1,4 @@
-"""A batch that is kept full finds what each sentence would find alone."""
+"""A batch to which sentences are added during the search gives the hypotheses of each sentence alone."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,8 +21,8 @@ from regard.decode import (
 )
 
 
-class Walker:
-    """A table without `join`."""
+class StepperWithoutJoin:
+    """A table without `join`, which records the largest number of rows."""
 
     def __init__(self, table: Table) -> None:
         self.table, self.widest = table, 0
@@ -35,8 +35,8 @@ class Walker:
         return self.table.select(state, rows_R)
 
 
-class Joining(Walker):
-    """The same with it."""
+class StepperWithJoin(StepperWithoutJoin):
+    """A table with `join`, which records the largest number of rows."""
 
     def join(self, states: list[TableState]) -> TableState:
         return self.table.join(states)
@@ -45,11 +45,11 @@ class Joining(Walker):
 def arriving(
     table: Table, requests: list[SentenceOptions], sizes: list[int], options: SearchOptions
 ) -> Iterator[tuple[TableState, list[SentenceOptions]]]:
-    """Sentences 0, 1, …, a few at a time."""
+    """Yield the sentences 0, 1, …, some at a time."""
     at = 0
     for size in sizes:
-        here = range(at, min(at + size, len(requests)))
-        yield table.start(here, options.rows), [requests[i] for i in here]
+        numbers = range(at, min(at + size, len(requests)))
+        yield table.start(numbers, options.rows), [requests[i] for i in numbers]
         at += size
 
 
@@ -58,7 +58,7 @@ def alone(table: Table, options: SearchOptions, requests: list[SentenceOptions])
 
 
 @st.composite
-def any_wish(draw: st.DrawFn) -> SentenceOptions:
+def sentence_options(draw: st.DrawFn) -> SentenceOptions:
     token = st.sampled_from([0, 2, 3])
     return SentenceOptions(
         source_length=draw(st.integers(1, 6)),
@@ -77,9 +77,11 @@ KINDS = [
 ]
 
 
-@given(seeds, st.lists(any_wish(), min_size=1, max_size=12), st.sampled_from(KINDS), st.integers(1, 5), st.data())
+@given(
+    seeds, st.lists(sentence_options(), min_size=1, max_size=12), st.sampled_from(KINDS), st.integers(1, 5), st.data()
+)
 @settings(max_examples=20)
-def test_a_full_batch_finds_what_each_sentence_finds_alone_bit_for_bit(
+def test_a_stream_gives_the_hypotheses_of_each_sentence_alone_bit_for_bit(
     seed: int, requests: list[SentenceOptions], kind: SearchOptions, room: int, data: st.DataObject
 ) -> None:
     table = Table(4, seed, sources=[requested.source_length for requested in requests])
@@ -91,51 +93,52 @@ def test_a_full_batch_finds_what_each_sentence_finds_alone_bit_for_bit(
 
 @given(seeds, st.integers(1, 8))
 @settings(max_examples=20)
-def test_samples_stay_the_same_in_a_stream(seed: int, sentences: int) -> None:
+def test_a_stream_does_not_change_samples(seed: int, sentences: int) -> None:
     table, options = Table(5, seed), replace(PLAIN, nbest=2, sampling=SamplingOptions())
     requests = [SentenceOptions(seed=seed + i) for i in range(sentences)]
     found = dict(stream(table, arriving(table, requests, [1] * sentences, options), options, 3))
     assert [found[number] for number in range(sentences)] == alone(table, options, requests)
 
 
-def test_a_joiner_is_never_asked_for_more_rows_than_there_is_room_and_hardly_for_fewer() -> None:
+def test_a_stream_keeps_its_batch_full_and_never_exceeds_its_size() -> None:
     table, options = Table(6, 5), replace(PLAIN, beam=2)
     requests = [SentenceOptions() for _ in range(40)]
-    joining = Joining(table)
-    found = dict(stream(joining, arriving(table, requests, [1] * 40, options), options, room=8))
+    stepper = StepperWithJoin(table)
+    found = dict(stream(stepper, arriving(table, requests, [1] * 40, options), options, room=8))
     assert len(found) == 40
-    assert joining.widest == 16
+    assert stepper.widest == 16
     with_joins, table.steps = table.steps, 0
-    walker = Walker(table)
-    assert dict(stream(walker, arriving(table, requests, [8] * 5, options), options, room=8)) == found
+    assert (
+        dict(stream(StepperWithoutJoin(table), arriving(table, requests, [8] * 5, options), options, room=8)) == found
+    )
     assert with_joins < table.steps
 
 
-def test_a_stepper_that_joins_nothing_takes_one_arrival_after_the_other() -> None:
+def test_without_join_one_group_of_sentences_is_searched_after_another() -> None:
     table, options = Table(5, 2), replace(PLAIN, beam=2)
     requests = [SentenceOptions() for _ in range(7)]
-    walker = Walker(table)
-    found = dict(stream(walker, arriving(table, requests, [3, 3, 1], options), options, room=100))
+    stepper = StepperWithoutJoin(table)
+    found = dict(stream(stepper, arriving(table, requests, [3, 3, 1], options), options, room=100))
     assert [found[number] for number in range(7)] == alone(table, options, requests)
-    assert walker.widest == 6
+    assert stepper.widest == 6
 
 
-def test_a_stepper_that_joins_nothing_says_so() -> None:
+def test_adding_sentences_without_join_is_an_error() -> None:
     table = Table(5, 2)
-    running = IncrementalSearch(Walker(table), PLAIN)
+    running = IncrementalSearch(StepperWithoutJoin(table), PLAIN)
     running.add(table.start([0], 3), [SentenceOptions()])
     with pytest.raises(ValueError, match="cannot take new sentences during a search"):
         running.add(table.start([1], 3), [SentenceOptions()])
 
 
-def test_a_stepper_that_does_not_say_where_it_looks_knows_no_coverage() -> None:
+def test_a_coverage_penalty_without_attention_weights_is_an_error() -> None:
     with pytest.raises(ValueError, match="needs attention weights"):
-        IncrementalSearch(Walker(Table()), replace(PLAIN, coverage_penalty=0.2))
+        IncrementalSearch(StepperWithoutJoin(Table()), replace(PLAIN, coverage_penalty=0.2))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_is_done_and_waits_for_others_to_leave_with_stays_as_it_is(kind: SearchOptions) -> None:
-    """In a wide batch those that are done leave together, so one may wait longer than it could ever have grown."""
+def test_a_finished_sentence_that_waits_for_others_does_not_change(kind: SearchOptions) -> None:
+    """In a wide batch, finished sentences leave together, so one may wait for more steps than its maximal length."""
     requests = [SentenceOptions(source_length=10), *[SentenceOptions(source_length=12)] * 23]
     table = Table(4, 7, sharpness=0.2, sources=[requested.source_length for requested in requests])
     options = replace(kind, limits=LengthLimits(maximum=12, min_ratio=0.9, max_ratio=1.0, max_extra=0))
@@ -152,11 +155,11 @@ def test_who_is_done_and_waits_for_others_to_leave_with_stays_as_it_is(kind: Sea
     assert [found[number] for number in range(24)] == alone(table, options, requests)
 
 
-def test_nothing_arrives_and_nothing_is_found() -> None:
+def test_an_empty_stream_gives_no_hypotheses() -> None:
     assert list(stream(Table(), iter(()), PLAIN)) == []
 
 
-def test_a_long_stream_forgets_what_is_done() -> None:
+def test_a_long_stream_frees_the_history_of_finished_sentences() -> None:
     table, options = Table(5, 9), replace(PLAIN, beam=2)
     running = IncrementalSearch(table, options)
     for sentence in range(60):

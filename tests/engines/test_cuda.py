@@ -1,4 +1,4 @@
-"""On CUDA, captured steps say what the model says on a CPU."""
+"""On CUDA, captured steps give the log-probabilities of the model on a CPU."""
 
 import pytest
 import torch
@@ -27,8 +27,10 @@ def transformer(**overrides: object) -> Seq2Seq:
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary", "alibi"])
-@pytest.mark.parametrize(("precision", "near"), [("float32", 1e-3), ("bfloat16", 0.2)])
-def test_captured_steps_say_what_the_model_says(position: str, precision: engines.Precision, near: float) -> None:
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-3), ("bfloat16", 0.2)])
+def test_captured_steps_give_the_log_probabilities_of_the_model(
+    position: str, precision: engines.Precision, tolerance: float
+) -> None:
     model = transformer(position=position)
     engine = engines.engine(model, "cuda", precision)
     assert isinstance(engine, StaticEngine)
@@ -36,9 +38,9 @@ def test_captured_steps_say_what_the_model_says(position: str, precision: engine
     dice = torch.Generator().manual_seed(1)
     for _ in range(40):
         tokens = torch.randint(70, (8,), generator=dice)
-        said, state = engine.step(tokens.cuda(), state)
+        logprobs, state = engine.step(tokens.cuda(), state)
         expected, theirs = model.step(tokens, theirs)
-        assert float((said.cpu() - expected).abs().max()) < near
+        assert float((logprobs.cpu() - expected).abs().max()) < tolerance
         rows = torch.arange(8) // 2 * 2 + torch.randint(2, (8,), generator=dice)
         state, theirs = engine.select(state, rows.cuda()), model.select(theirs, rows)
     assert state.work.graphs
@@ -52,15 +54,15 @@ def test_sentences_leave_and_join_on_the_device() -> None:
         _, state = engine.step(torch.tensor([7, 7, 7, 7]).cuda(), state)
     state = engine.select(state, torch.tensor([0, 2]).cuda())
     state = engine.join([state, engine.start(Ragged.from_list([[8] * 5]))])
-    said, _ = engine.step(torch.tensor([7, 7, 7]).cuda(), state)
+    logprobs, _ = engine.step(torch.tensor([7, 7, 7]).cuda(), state)
     sources, histories = [SOURCES[0], SOURCES[2], [8] * 5], [[7] * 4, [7] * 4, [7]]
     target = Ragged.from_list(histories)
     expected = model(Ragged.from_list(sources), target).log_softmax(-1)[target.offsets[1:].long() - 1]
-    assert float((said.cpu() - expected).abs().max()) < 1e-3
+    assert float((logprobs.cpu() - expected).abs().max()) < 1e-3
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_a_captured_search_is_the_models_own(beam: int) -> None:
+def test_a_captured_search_finds_the_hypotheses_of_the_model(beam: int) -> None:
     model = transformer()
     with torch.no_grad():
         for weight in model.parameters():
@@ -74,13 +76,13 @@ def test_a_captured_search_is_the_models_own(beam: int) -> None:
     expected = search(model, model.start(Ragged.from_list(SOURCES), beam), requests, options)
     for _ in range(3):  # after the first time everything is captured already
         found = search(engine, engine.start(Ragged.from_list(SOURCES), beam), requests, options, "cuda")
-        assert [each[0].tokens for each in found] == [each[0].tokens for each in expected]
-        scores = [each[0].score for each in expected]
-        assert [each[0].score for each in found] == pytest.approx(scores, rel=1e-3, abs=1e-3)
+        assert [hypotheses[0].tokens for hypotheses in found] == [hypotheses[0].tokens for hypotheses in expected]
+        scores = [hypotheses[0].score for hypotheses in expected]
+        assert [hypotheses[0].score for hypotheses in found] == pytest.approx(scores, rel=1e-3, abs=1e-3)
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_a_captured_search_waits_for_the_device_only_to_look(beam: int) -> None:
+def test_captured_steps_of_a_search_do_not_wait_for_the_device(beam: int) -> None:
     engine = engines.engine(transformer(), "cuda", "bfloat16")
     assert isinstance(engine, StaticEngine)
     options = SearchOptions(begin=2, end=69, beam=beam, limits=LengthLimits(30, 30))

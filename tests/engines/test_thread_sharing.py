@@ -139,10 +139,10 @@ def test_a_shared_step_computes_what_a_single_threaded_one_computes() -> None:
     machine = Machine()
     assert isinstance(engine.thread_sharing, ThreadSharing)
     engine.thread_sharing = machine.sharing
-    source, tokens_R, said = Ragged.from_list([[5, 6, 7, 3]]), torch.tensor([2]), []
+    source, tokens_R, logprobs = Ragged.from_list([[5, 6, 7, 3]]), torch.tensor([2]), []
     for threads in (1, 2):
         with single_threaded(threads):
             for _ in range(QUIET):
                 machine.step()
-            said.append(engine.step(tokens_R, engine.start(source))[0])
-    torch.testing.assert_close(said[0], said[1])
+            logprobs.append(engine.step(tokens_R, engine.start(source))[0])
+    torch.testing.assert_close(logprobs[0], logprobs[1])

@@ -85,10 +85,10 @@ def marian() -> tuple[Any, Seq2Seq, tuple[WeightRule, ...]]:
     theirs = randomised(transformers.MarianMTModel(config))
     with torch.no_grad():  # their table of positions is in single precision: fill it again, by the formula
         for side in (theirs.model.encoder, theirs.model.decoder):
-            for place in range(PLACES):
-                angles = [place / 10000 ** (2 * i / WIDTH) for i in range(WIDTH // 2)]
+            for position in range(PLACES):
+                angles = [position / 10000 ** (2 * i / WIDTH) for i in range(WIDTH // 2)]
                 row = [math.sin(x) for x in angles] + [math.cos(x) for x in angles]
-                side.embed_positions.weight[place] = torch.tensor(row, dtype=torch.float64)
+                side.embed_positions.weight[position] = torch.tensor(row, dtype=torch.float64)
     return theirs, like_marian(), MARIAN
 
 

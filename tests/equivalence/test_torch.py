@@ -24,7 +24,7 @@ lengths = st.lists(st.one_of(st.just(1), st.integers(1, 15)), min_size=1, max_si
 pairs = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=5)
 orders = pytest.mark.parametrize("norm_first", [True, False], ids=["norm first", "norm last"])
 activations = pytest.mark.parametrize("activation", ["relu", "gelu"])
-quick = settings(max_examples=10)
+few_examples = settings(max_examples=10)
 
 
 def normal(*shape: int) -> Tensor:
@@ -82,7 +82,7 @@ def ahead(layout: Layout) -> Tensor:
 
 @pytest.mark.parametrize("causal", [False, True])
 @given(lengths)
-@quick
+@few_examples
 def test_self_attention_and_its_weights_equal_multihead_attention(causal: bool, given_lengths: list[int]) -> None:
     theirs = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
     randomised(theirs)
@@ -102,7 +102,7 @@ def test_self_attention_and_its_weights_equal_multihead_attention(causal: bool, 
 
 
 @given(pairs)
-@quick
+@few_examples
 def test_cross_attention_equals_multihead_attention(given_lengths: list[tuple[int, int]]) -> None:
     theirs = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
     randomised(theirs)
@@ -118,7 +118,7 @@ def test_cross_attention_equals_multihead_attention(given_lengths: list[tuple[in
 @orders
 @activations
 @given(lengths)
-@quick
+@few_examples
 def test_a_block_without_cross_attention_equals_an_encoder_layer(
     norm_first: bool, activation: Literal["relu", "gelu"], given_lengths: list[int]
 ) -> None:
@@ -139,7 +139,7 @@ def test_a_block_without_cross_attention_equals_an_encoder_layer(
 
 @orders
 @given(pairs)
-@quick
+@few_examples
 def test_a_block_with_cross_attention_equals_a_decoder_layer(
     norm_first: bool, given_lengths: list[tuple[int, int]]
 ) -> None:
@@ -160,7 +160,7 @@ def test_a_block_with_cross_attention_equals_a_decoder_layer(
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @orders
 @given(pairs)
-@quick
+@few_examples
 def test_encoder_and_decoder_equal_their_transformer(norm_first: bool, given_lengths: list[tuple[int, int]]) -> None:
     theirs = nn.Transformer(
         WIDTH, HEADS, 2, 3, INNER, batch_first=True, norm_first=norm_first, activation="gelu", dropout=0.0

@@ -36,16 +36,17 @@ SOURCE = "I can go alone, it is late"
 @pytest.fixture(scope="session")
 def translators(memorised: Path) -> dict[str, Translator]:
     """Build an untrained translator of every family, in double precision, with large and thus distinct weights."""
-    tokenizers, found = Tokenizers.load(memorised), {}
+    tokenizers, translators = Tokenizers.load(memorised), {}
     for seed, (name, settings) in enumerate(SETTINGS.items()):
         torch.manual_seed(seed)
         model = build(settings, len(tokenizers["source"]), len(tokenizers["target"])).double().eval()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.mul_(1.5)
-        found[name] = Translator(model, tokenizers)
-        found[name].options = found[name].options.override(max_length=6)  # the untaught never end
-    return found
+        translators[name] = Translator(model, tokenizers)
+        # Untrained models never generate the end symbol.
+        translators[name].options = translators[name].options.override(max_length=6)
+    return translators
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def inspection(translator: Translator) -> Inspection:
     return inspect(translator, PHRASE.source, PHRASE.target)
 
 
-def shown(translator: Translator, inspection: Inspection, **overrides: Any) -> LabelledWeights:
+def weights_shown(translator: Translator, inspection: Inspection, **overrides: Any) -> LabelledWeights:
     options, layers = FigureOptions().updated(**overrides), attention_layers(translator.model)
     part = options.part or "cross"
     return select_weights(
@@ -47,16 +47,17 @@ def shown(translator: Translator, inspection: Inspection, **overrides: Any) -> L
     )
 
 
-def of_family(name: str) -> Translator:
+def untrained(name: str) -> Translator:
     """Build an untrained translator of a family."""
-    tokenizers = Tokenizers.learn([(each.source, each.target) for each in phrases("de", "train", 20)], size=400)
+    tokenizers = Tokenizers.learn([(phrase.source, phrase.target) for phrase in phrases("de", "train", 20)], size=400)
     recipe = load_recipe(ROOT / "recipes" / f"{name}.toml", [f"model.{key}=16" for key in ("width", "embedding")])
     return Translator(build(recipe.model, len(tokenizers["source"]), len(tokenizers["target"])), tokenizers)
 
 
 def words_of(figure: Figure) -> tuple[list[str], list[str]]:
     axes = figure.axes[0]
-    return [each.get_text() for each in axes.get_yticklabels()], [each.get_text() for each in axes.get_xticklabels()]
+    rows, columns = axes.get_yticklabels(), axes.get_xticklabels()
+    return [label.get_text() for label in rows], [label.get_text() for label in columns]
 
 
 def test_a_map_has_the_words_of_the_translation_and_of_the_sentence(translator: Translator) -> None:
@@ -75,27 +76,27 @@ def test_a_given_translation_is_drawn_instead_of_a_found_one(translator: Transla
 @pytest.mark.parametrize(
     "head", [AlignmentHead("decoder.layers.1.cross.weights", 1, True), AlignmentHead("decoder.layers.0.cross.weights")]
 )
-def test_without_a_choice_it_shows_what_alignments_are_read_from(
+def test_by_default_a_figure_shows_the_weights_of_the_alignment_head(
     translator: Translator, inspection: Inspection, head: AlignmentHead
 ) -> None:
     tokens = tokenize_pair(translator, (PHRASE.source, PHRASE.target))
     (forced,) = translator.teacher_force([tokens.ids], attention=True)
     expected = word_weights(head.weights(forced.attention), *tokens.words)
-    taps = [each.weights for each in attention_layers(translator.model)["cross"]]
-    found = select_weights(inspection, "cross", FigureOptions(), head, taps)
-    np.testing.assert_allclose(found.weights, expected / expected.sum(1, keepdims=True), atol=1e-5)
+    taps = [attention.weights for attention in attention_layers(translator.model)["cross"]]
+    selected = select_weights(inspection, "cross", FigureOptions(), head, taps)
+    np.testing.assert_allclose(selected.weights, expected / expected.sum(1, keepdims=True), atol=1e-5)
 
 
 def test_rows_sum_to_one_with_symbols_and_without(translator: Translator, inspection: Inspection) -> None:
     for options in ({"specials": True}, {"specials": False}, {"words": False}, {"part": "decoder", "specials": True}):
-        made = shown(translator, inspection, **{"layer": 0, **options})
-        np.testing.assert_allclose(made.weights.sum(1), 1.0, atol=1e-5)
-        assert made.weights.shape == (len(made.rows), len(made.columns))
+        selected = weights_shown(translator, inspection, **{"layer": 0, **options})
+        np.testing.assert_allclose(selected.weights.sum(1), 1.0, atol=1e-5)
+        assert selected.weights.shape == (len(selected.rows), len(selected.columns))
 
 
 def test_hidden_symbols_are_neither_row_nor_column(translator: Translator, inspection: Inspection) -> None:
-    with_symbols = shown(translator, inspection, specials=True, layer=0)
-    without = shown(translator, inspection, layer=0)
+    with_symbols = weights_shown(translator, inspection, specials=True, layer=0)
+    without = weights_shown(translator, inspection, layer=0)
     assert with_symbols.columns == [*without.columns, "</s>"]
     assert with_symbols.rows == [*without.rows, "</s>"]
 
@@ -103,78 +104,83 @@ def test_hidden_symbols_are_neither_row_nor_column(translator: Translator, inspe
 def test_a_decoder_attends_to_the_start_symbol_and_to_no_later_token(
     translator: Translator, inspection: Inspection
 ) -> None:
-    made = shown(translator, inspection, part="decoder", layer=1, words=False, specials=True)
-    assert made.columns[0] == "<s>"
-    assert made.columns[1:] == made.rows[:-1]
-    assert np.triu(made.weights, 1).max() == 0
+    selected = weights_shown(translator, inspection, part="decoder", layer=1, words=False, specials=True)
+    assert selected.columns[0] == "<s>"
+    assert selected.columns[1:] == selected.rows[:-1]
+    assert np.triu(selected.weights, 1).max() == 0
 
 
 def test_the_weight_of_a_word_is_the_sum_over_its_subwords(translator: Translator, inspection: Inspection) -> None:
-    pieces = shown(translator, inspection, part="encoder", layer=0, words=False, specials=True)
-    words = shown(translator, inspection, part="encoder", layer=0, specials=True)
+    pieces = weights_shown(translator, inspection, part="encoder", layer=0, words=False, specials=True)
+    words = weights_shown(translator, inspection, part="encoder", layer=0, specials=True)
     source = inspection.source
-    members = [at for at, each in enumerate(source.tokens) if each.word == 0]
+    members = [at for at, token in enumerate(source.tokens) if token.word == 0]
     assert words.columns[0] == source.words[0]
     assert words.weights[0, 0] == pytest.approx(pieces.weights[members][:, members].sum(1).mean())
 
 
-def test_heads_are_joined_by_their_mean_or_their_largest(translator: Translator, inspection: Inspection) -> None:
+def test_heads_are_combined_by_their_mean_or_their_maximum(translator: Translator, inspection: Inspection) -> None:
     table = inspection.weights["cross", 1]
     options = {"layer": 1, "words": False, "specials": True}
-    assert np.allclose(shown(translator, inspection, **options).weights, table.mean(0))
-    assert np.allclose(shown(translator, inspection, **options, heads=[1]).weights, table[1])
-    assert np.allclose(shown(translator, inspection, **options, aggregate="max").weights, table.max(0))
+    assert np.allclose(weights_shown(translator, inspection, **options).weights, table.mean(0))
+    assert np.allclose(weights_shown(translator, inspection, **options, heads=[1]).weights, table[1])
+    assert np.allclose(weights_shown(translator, inspection, **options, aggregate="max").weights, table.max(0))
 
 
-def test_a_rollout_multiplies_layers_half_of_which_hand_on_what_came(
+def test_attention_rollout_multiplies_layers_mixed_equally_with_the_identity(
     translator: Translator, inspection: Inspection
 ) -> None:
     options: dict[str, Any] = {"words": False, "specials": True, "aggregate": "rollout"}
     first, second = (inspection.weights["decoder", layer].mean(0) for layer in (0, 1))
     unit = np.eye(len(first))
     expected = (0.5 * second + 0.5 * unit) @ (0.5 * first + 0.5 * unit)
-    assert np.allclose(shown(translator, inspection, part="decoder", layer=1, **options).weights, expected)
+    assert np.allclose(weights_shown(translator, inspection, part="decoder", layer=1, **options).weights, expected)
     encoder = 0.5 * inspection.weights["encoder", 0].mean(0) + 0.5 * np.eye(len(inspection.source.tokens))
     cross = inspection.weights["cross", 1].mean(0) @ encoder
-    assert np.allclose(shown(translator, inspection, layer=1, **options).weights, cross, atol=1e-6)
+    assert np.allclose(weights_shown(translator, inspection, layer=1, **options).weights, cross, atol=1e-6)
 
 
 def test_captions_count_layers_and_heads_from_one(translator: Translator, inspection: Inspection) -> None:
-    assert shown(translator, inspection, layer=1, heads=[0]).caption == "attention weight\n(cross, layer 2, head 1)"
-    assert shown(translator, inspection, layer=0).caption == "attention weight\n(cross, layer 1, mean of 2 heads)"
+    assert (
+        weights_shown(translator, inspection, layer=1, heads=[0]).caption
+        == "attention weight\n(cross, layer 2, head 1)"
+    )
+    assert (
+        weights_shown(translator, inspection, layer=0).caption == "attention weight\n(cross, layer 1, mean of 2 heads)"
+    )
 
 
-def test_a_sheet_of_heads_names_those_that_were_chosen(translator: Translator) -> None:
+def test_a_grid_of_heads_names_the_chosen_ones(translator: Translator) -> None:
     drawn = figure(translator, PHRASE.source, "heads", layer=1, heads=[1])
     assert (drawn.axes[0].get_title(), drawn.axes[0].get_ylabel()) == ("head 2", "layer 2")
-    every = figure(translator, PHRASE.source, "heads")
-    assert len(every.axes) == 4 + 1  # two layers of two heads, and the colour bar
+    all_heads = figure(translator, PHRASE.source, "heads")
+    assert len(all_heads.axes) == 4 + 1  # two layers of two heads, and the colour bar
 
 
 def test_the_best_path_of_a_beam_figure_is_the_translation(translator: Translator) -> None:
     drawn = figure(translator, PHRASE.source, "beam", beam=3)
     bold = [text.get_text() for axes in drawn.axes for text in axes.texts if text.get_fontweight() == "bold"]
-    found = translator(PHRASE.source, beam=3)
-    assert bold == ["<s>", *(piece.replace("▁", "") or "▁" for piece in found.tokens), "</s>"]
+    translation = translator(PHRASE.source, beam=3)
+    assert bold == ["<s>", *(piece.replace("▁", "") or "▁" for piece in translation.tokens), "</s>"]
 
 
-def test_positions_are_drawn_where_a_model_has_vectors_of_them(translator: Translator) -> None:
+def test_positions_are_drawn_if_the_model_has_position_vectors(translator: Translator) -> None:
     assert figure(translator, kind="positions", count=20).axes[0].get_ylim() == (19.5, -0.5)
     with pytest.raises(ValueError, match="adds no position vectors"):
-        figure(of_family("luong"), kind="positions")
+        figure(untrained("luong"), kind="positions")
 
 
-def test_what_a_family_has_not_is_refused() -> None:
+def test_a_figure_of_attention_that_the_family_does_not_have_is_refused() -> None:
     with pytest.raises(ValueError, match=r"this model has no 'cross' attention to draw; it passes one vector"):
-        figure(of_family("sutskever"), "I can go")
-    bahdanau = of_family("bahdanau")
+        figure(untrained("sutskever"), "I can go")
+    bahdanau = untrained("bahdanau")
     with pytest.raises(ValueError, match=r"this model has no 'encoder' attention to draw; it has: cross"):
         figure(bahdanau, "I can go", "heads", part="encoder")
     assert words_of(figure(bahdanau, "I can go", target="Ich kann gehen"))[0] == ["Ich", "kann", "gehen"]
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"kind": "xyz"}, "there is no figure 'xyz'; figures are alignment, lines, heads, positions, beam"),
         ({"kind": "aliment"}, "there is no figure 'aliment'; did you mean alignment"),
@@ -188,10 +194,10 @@ def test_what_a_family_has_not_is_refused() -> None:
         ({"target": ""}, "nothing to draw but symbols"),
     ],
 )
-def test_what_there_is_not_is_refused_with_what_there_is(
-    translator: Translator, options: dict[str, Any], said: str
+def test_an_invalid_option_is_refused_with_the_valid_ones(
+    translator: Translator, options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         figure(translator, PHRASE.source, **options)
 
 
@@ -200,7 +206,7 @@ def test_an_empty_sentence_is_refused(translator: Translator) -> None:
         figure(translator, "  ")
 
 
-def test_the_copied_python_makes_the_same_figure(
+def test_the_copied_python_code_draws_the_same_figure(
     memorised: Path, translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"layer": 1, "heads": (0,), "words": False, "target": None, "scale": "linear"}

@@ -38,15 +38,15 @@ def numbers(explorer: Explorer, model: str, **where: Any) -> tuple[dict[str, Any
     return message, {name: array.astype(np.float64) for name, array in arrays.items()}
 
 
-def close(found: Table, meant: Table, rtol: float = 1e-5, atol: float = 1e-6) -> None:
+def close(actual: Table, expected: Table, rtol: float = 1e-5, atol: float = 1e-6) -> None:
     """Assert that arrays are equal in single precision, which frames have."""
-    np.testing.assert_allclose(found, meant, rtol=rtol, atol=atol)
+    np.testing.assert_allclose(actual, expected, rtol=rtol, atol=atol)
 
 
 def softmax(scores: Table) -> Table:
-    raised = np.exp(scores - scores.max())
-    made: Table = raised / raised.sum()
-    return made
+    exponentials = np.exp(scores - scores.max())
+    weights: Table = exponentials / exponentials.sum()
+    return weights
 
 
 @headed
@@ -83,14 +83,14 @@ def test_weights_mixture_and_output_of_a_head_follow_from_its_query_keys_and_val
 
 @headed
 @part
-def test_what_enters_a_head_follows_from_the_stream_and_the_token(
+def test_the_input_of_a_head_follows_from_the_residual_stream_and_the_token(
     explorer: Explorer, translators: dict[str, Translator], model: str, part: Any
 ) -> None:
     _, seen = numbers(explorer, model, part=part, layer=0, head=0, query=1)
     if "position" in seen:
-        beside = seen["sum"].size > seen["position"].size
+        concatenated = seen["sum"].size > seen["position"].size
         joined = np.concatenate([seen["embedding"], seen["position"]])
-        close(seen["sum"], joined if beside else seen["embedding"] + seen["position"])
+        close(seen["sum"], joined if concatenated else seen["embedding"] + seen["position"])
     else:
         np.testing.assert_array_equal(seen["sum"], seen["embedding"])
     if part != "cross":
@@ -99,12 +99,12 @@ def test_what_enters_a_head_follows_from_the_stream_and_the_token(
         if model == "norm last, learned" and before == "stream":
             np.testing.assert_array_equal(seen["entered"], seen["stream"])
             continue
-        spread = (seen[before] - seen[before].mean()) / np.sqrt(seen[before].var() + 1e-5)
-        # Learned scale and shift of a norm: fresh models have ones, made 1.5, and zeros.
-        close(seen[after], 1.5 * spread, rtol=1e-4, atol=1e-4)
+        normalised = (seen[before] - seen[before].mean()) / np.sqrt(seen[before].var() + 1e-5)
+        # The scale of a norm is initialised to 1, which the fixture multiplies by 1.5, and the shift to 0.
+        close(seen[after], 1.5 * normalised, rtol=1e-4, atol=1e-4)
 
 
-def test_what_comes_later_is_hidden_from_a_decoder_and_nothing_else(explorer: Explorer) -> None:
+def test_only_later_tokens_are_masked_and_only_in_a_decoder(explorer: Explorer) -> None:
     _, seen = numbers(explorer, "transformer", part="decoder", layer=1, head=0, query=2)
     assert seen["mask"].tolist() == [0, 0, 0] + [1] * (seen["mask"].size - 3)
     assert not seen["weights"][3:].any()
@@ -140,28 +140,28 @@ def test_each_family_is_shown_with_the_formula_of_its_score(explorer: Explorer) 
         assert formula in energies["formula"]
 
 
-def test_the_token_of_a_query_is_the_one_before_what_it_predicts(explorer: Explorer) -> None:
+def test_the_token_of_a_query_is_the_one_before_the_predicted_token(explorer: Explorer) -> None:
     ids = target_ids(read(explorer, "transformer", target="Ich kann gehen"))
-    asked = {"model": "transformer", "source": SOURCE, "target_ids": ids, "part": "decoder", "layer": 0, "head": 0}
-    message, _ = one(explorer, "maths", **asked, query=0)
+    question = {"model": "transformer", "source": SOURCE, "target_ids": ids, "part": "decoder", "layer": 0, "head": 0}
+    message, _ = one(explorer, "maths", **question, query=0)
     assert message["token"]["piece"] == "<s>"
-    message, _ = one(explorer, "maths", **asked, query=2)
+    message, _ = one(explorer, "maths", **question, query=2)
     assert message["token"]["id"] == ids[1]
     assert [key["id"] for key in message["keys"]][1:] == ids[:-1]
 
 
-def test_changed_numbers_are_the_ones_that_are_shown(explorer: Explorer) -> None:
+def test_the_numbers_are_those_of_the_changed_model(explorer: Explorer) -> None:
     ids = target_ids(read(explorer, "transformer"))
-    asked = {"model": "transformer", "source": SOURCE, "target_ids": ids, "part": "cross", "layer": 0, "head": 0}
+    question = {"model": "transformer", "source": SOURCE, "target_ids": ids, "part": "cross", "layer": 0, "head": 0}
     change = {"op": "ablate", "part": "cross", "layer": 0, "heads": [0], "how": "zero"}
-    _, seen = one(explorer, "maths", **asked, query=1, changes=[change])
+    _, seen = one(explorer, "maths", **question, query=1, changes=[change])
     assert not seen["mixed"].any()
     assert seen["joined"].any()
 
 
 def test_an_unknown_query_is_refused_with_a_message(explorer: Explorer) -> None:
-    asked = {"kind": "maths", "model": "transformer", "source": SOURCE, "target_ids": [5, 6], "part": "cross"}
-    assert "no query 3" in fault(explorer, {**asked, "layer": 0, "head": 0, "query": 3})
+    question = {"kind": "maths", "model": "transformer", "source": SOURCE, "target_ids": [5, 6], "part": "cross"}
+    assert "no query 3" in fault(explorer, {**question, "layer": 0, "head": 0, "query": 3})
 
 
 def test_a_decoder_without_formulas_of_its_own_is_shown_with_general_ones(
@@ -179,9 +179,9 @@ def test_a_decoder_without_formulas_of_its_own_is_shown_with_general_ones(
     known = translator.model.get_submodule("decoder.top")
     assert isinstance(known, AttentionalLayer)
     translator.model.set_submodule("decoder.top", UnknownLayer(known))
-    place = {"source": SOURCE, "target_ids": [5, 6], "part": "cross", "layer": 0, "head": 0, "query": 1}
-    declared, _ = one(explorer, "maths", model="luong", **place)
-    general, arrays = one(Explorer({"unknown": translator}), "maths", **place)
+    query = {"source": SOURCE, "target_ids": [5, 6], "part": "cross", "layer": 0, "head": 0, "query": 1}
+    declared, _ = one(explorer, "maths", model="luong", **query)
+    general, arrays = one(Explorer({"unknown": translator}), "maths", **query)
     assert [stage["name"] for stage in declared["stages"]][:-1] == [stage["name"] for stage in general["stages"]]
     assert declared["stages"][-1]["formula"] == "h̃ = tanh(W_c [context; h])"
     assert arrays["weights"].sum() == pytest.approx(1.0, abs=1e-6)

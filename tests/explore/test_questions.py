@@ -22,7 +22,7 @@ POINT = {"source": SOURCE, "target_ids": [5, 6], "part": "cross", "layer": 0, "h
 
 
 @pytest.mark.parametrize(
-    ("question", "said"),
+    ("question", "message"),
     [
         (b"{", "JSON"),
         (b"\xff\xfe", "JSON"),
@@ -59,52 +59,52 @@ POINT = {"source": SOURCE, "target_ids": [5, 6], "part": "cross", "layer": 0, "h
         ({"kind": "figure", "figure": "alignment", "source": SOURCE, "model": "sutskever"}, "cross"),
     ],
 )
-def test_an_invalid_question_gets_one_error_message(explorer: Explorer, question: Any, said: str) -> None:
-    assert said in fault(explorer, question)
+def test_an_invalid_question_gets_one_error_message(explorer: Explorer, question: Any, message: str) -> None:
+    assert message in fault(explorer, question)
 
 
-def test_a_question_in_json_is_the_same_as_in_a_table(explorer: Explorer) -> None:
+def test_a_question_in_json_is_the_same_as_in_a_dictionary(explorer: Explorer) -> None:
     question = {"id": "a7", "kind": "tokens", "source": SOURCE}
     assert list(explorer.answer(json.dumps(question).encode())) == list(explorer.answer(question))
     assert list(explorer.answer(json.dumps(question))) == list(explorer.answer(question))
 
 
-def test_a_fault_carries_the_number_of_its_question(explorer: Explorer) -> None:
+def test_an_error_has_the_id_of_its_question(explorer: Explorer) -> None:
     (frame,) = explorer.answer({"id": 41, "kind": "tokens", "source": 3})
     assert read_frame(frame)[0]["id"] == 41
 
 
-def test_a_question_without_end_is_not_read(explorer: Explorer) -> None:
+def test_a_question_that_is_too_long_is_refused(explorer: Explorer) -> None:
     assert str(MAX_BYTES) in fault(explorer, b'{"kind": "tokens", "source": "' + b"a" * MAX_BYTES + b'"}')
 
 
 @given(
     st.binary(max_size=40) | st.text(max_size=40) | st.recursive(st.none() | st.integers(), st.lists).map(json.dumps)
 )
-def test_no_bytes_make_it_fail(asked: bytes | str) -> None:
-    for frame in Explorer({}).answer(asked):
+def test_any_bytes_get_an_error_message(question: bytes | str) -> None:
+    for frame in Explorer({}).answer(question):
         assert read_frame(frame)[0]["kind"] == "error"
 
 
-def test_without_models_there_is_nothing_to_ask(translators: dict[str, Translator]) -> None:
+def test_a_question_without_a_model_is_an_error(translators: dict[str, Translator]) -> None:
     assert "no model is loaded yet" in fault(Explorer({}), {"kind": "tokens", "source": "a"})
     assert one(Explorer({}), "models")[0]["models"] == []
 
 
-def test_a_stale_question_ends_between_layers_and_between_steps_and_leaves_no_trace(
+def test_a_cancelled_question_ends_between_layers_and_steps_and_removes_its_hooks(
     translators: dict[str, Translator],
 ) -> None:
     question = {"id": 1, "kind": "read", "model": "transformer", "source": SOURCE}
-    whole = list(Explorer(translators).answer(question))
+    complete = list(Explorer(translators).answer(question))
     block = [{"op": "block", "tokens": [0]}]
-    for patience in range(0, 18, 2):
-        frames = list(Explorer(translators).answer({**question, "changes": block}, Patience(patience)))
-        assert len(frames) < len(whole)
+    for calls in range(0, 18, 2):
+        frames = list(Explorer(translators).answer({**question, "changes": block}, StopAfter(calls)))
+        assert len(frames) < len(complete)
         assert not any(read_frame(frame)[0]["last"] for frame in frames)
         assert not any(tap.watched for tap in named_taps(translators["transformer"].model).values())
 
 
-class Patience:
+class StopAfter:
     """Return True after a number of calls."""
 
     def __init__(self, left: int) -> None:
@@ -115,7 +115,7 @@ class Patience:
         return self.left < 0
 
 
-def test_an_answer_that_is_closed_leaves_no_trace(translators: dict[str, Translator]) -> None:
+def test_closing_an_answer_removes_its_hooks(translators: dict[str, Translator]) -> None:
     block = [{"op": "block", "tokens": [0]}]
     question = {"kind": "read", "model": "transformer", "source": SOURCE, "changes": block}
     answer = Explorer(translators).answer(question)
@@ -125,23 +125,23 @@ def test_an_answer_that_is_closed_leaves_no_trace(translators: dict[str, Transla
     assert not any(tap.watched for tap in named_taps(translators["transformer"].model).values())
 
 
-def test_what_was_asked_long_ago_is_let_go_and_the_newest_is_kept_however_large() -> None:
-    kept, made = ResultCache(results=2, size=100), list[str]()
+def test_the_cache_drops_the_least_recently_used_results_and_keeps_the_newest_of_any_size() -> None:
+    cache, made = ResultCache(results=2, size=100), list[str]()
 
-    def found(name: str, size: int = 10) -> str:
+    def get(name: str, size: int = 10) -> str:
         def make() -> str:
             made.append(name)
             return name
 
-        return kept.get(name, make, lambda _: size)
+        return cache.get(name, make, lambda _: size)
 
-    assert [found("a"), found("b"), found("a"), found("c"), found("a"), found("b")] == ["a", "b", "a", "c", "a", "b"]
+    assert [get(name) for name in "abacab"] == list("abacab")
     assert made == ["a", "b", "c", "b"]
-    found("huge", 1000)
-    assert len(kept) == 1
+    get("huge", 1000)
+    assert len(cache) == 1
 
 
-def test_figures_come_as_files_with_the_lines_that_make_them_again(explorer: Explorer) -> None:
+def test_figures_are_sent_as_files_with_the_python_code_that_draws_them(explorer: Explorer) -> None:
     ids = target_ids(read(explorer, "transformer", target="Ich kann gehen"))
     begins = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
     for form, begin in begins.items():
@@ -153,12 +153,14 @@ def test_figures_come_as_files_with_the_lines_that_make_them_again(explorer: Exp
         assert "layer=1" in message["python"]
 
 
-def test_a_question_that_was_read_already_is_taken_as_it_is(explorer: Explorer) -> None:
-    asked = parse_question({"id": 5, "kind": "models"})
-    assert read_frame(next(explorer.answer(asked)))[0]["id"] == 5
+def test_a_parsed_question_is_accepted(explorer: Explorer) -> None:
+    question = parse_question({"id": 5, "kind": "models"})
+    assert read_frame(next(explorer.answer(question)))[0]["id"] == 5
 
 
-def test_the_document_shows_how_to_ask(memorised: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_the_protocol_document_runs(
+    memorised: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = (Path(__file__).parents[2] / "docs" / "look-protocol.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     shutil.copytree(memorised, tmp_path / "runs" / "small")

@@ -20,7 +20,7 @@ every = pytest.mark.parametrize("model", SETTINGS)
 attentive = pytest.mark.parametrize("model", ATTENTIVE)
 
 
-def test_a_frame_is_a_safetensors_file_whose_arrays_lie_where_views_may_begin() -> None:
+def test_a_frame_is_a_safetensors_file_with_aligned_arrays() -> None:
     arrays: dict[str, Any] = {
         "odd": np.arange(3, dtype=np.uint8),
         "wide": np.ones((2, 3), np.float32),
@@ -36,7 +36,7 @@ def test_a_frame_is_a_safetensors_file_whose_arrays_lie_where_views_may_begin() 
     assert read_frame(frame)[0] == {"id": 1, "words": "Größe قطة"}
 
 
-def test_a_shade_is_near_its_weight_and_zero_and_one_are_exact() -> None:
+def test_quantized_weights_are_close_and_exact_at_zero_and_one() -> None:
     weights = np.linspace(0, 1, 1001)
     back = (quantize_weights(weights) / 255.0) ** 2
     assert np.abs(back - weights).max() < 1 / 255
@@ -45,10 +45,10 @@ def test_a_shade_is_near_its_weight_and_zero_and_one_are_exact() -> None:
 
 
 @every
-def test_frames_come_in_order_and_only_the_last_says_so(explorer: Explorer, model: str) -> None:
+def test_frames_are_in_order_and_only_the_last_is_marked_as_last(explorer: Explorer, model: str) -> None:
     frames = read(explorer, model)
     kinds = list(dict.fromkeys(message["kind"] for message, _ in frames))
-    assert kinds == [each for each in ("tokens", "attention", "target", "result", "heads") if each in kinds] or (
+    assert kinds == [kind for kind in ("tokens", "attention", "target", "result", "heads") if kind in kinds] or (
         kinds == ["tokens", "target", "result", "attention", "heads"]
     )
     assert [message["last"] for message, _ in frames] == [False] * (len(frames) - 1) + [True]
@@ -57,34 +57,34 @@ def test_frames_come_in_order_and_only_the_last_says_so(explorer: Explorer, mode
 
 @every
 @pytest.mark.parametrize("beam", [1, 4])
-def test_the_translation_is_the_translators_own(
+def test_the_answer_has_the_output_of_the_translator(
     explorer: Explorer, translators: dict[str, Translator], model: str, beam: int
 ) -> None:
-    found, meant = result(read(explorer, model, beam=beam)), translators[model](SOURCE, beam=beam)
-    assert found["text"] == meant.text
-    assert found["score"] == pytest.approx(meant.score)
-    assert found["logprobs"] == pytest.approx(meant.token_logprobs)
-    links = None if meant.alignment is None else " ".join(f"{one}-{other}" for one, other in meant.alignment)
-    assert found["alignment"] == links
+    answer, expected = result(read(explorer, model, beam=beam)), translators[model](SOURCE, beam=beam)
+    assert answer["text"] == expected.text
+    assert answer["score"] == pytest.approx(expected.score)
+    assert answer["logprobs"] == pytest.approx(expected.token_logprobs)
+    links = None if expected.alignment is None else " ".join(f"{one}-{other}" for one, other in expected.alignment)
+    assert answer["alignment"] == links
 
 
 @attentive
-def test_all_weights_of_all_layers_come_and_sum_to_one(explorer: Explorer, model: str) -> None:
+def test_the_weights_of_all_layers_are_sent_and_sum_to_one(explorer: Explorer, model: str) -> None:
     frames = read(explorer, model)
-    said = {part["part"]: part for part in _facts(explorer, model)["parts"]}
-    found = tables(frames)
-    assert found.keys() == {(name, layer) for name, part in said.items() for layer in range(part["layers"])}
+    parts = {part["part"]: part for part in _description(explorer, model)["parts"]}
+    weights = tables(frames)
+    assert weights.keys() == {(name, layer) for name, part in parts.items() for layer in range(part["layers"])}
     sources, targets = len(result(frames)["source"]), len(result(frames)["target"])
     shapes = {"encoder": (sources, sources), "decoder": (targets, targets), "cross": (targets, sources)}
-    for (part, _), table in found.items():
-        assert table.shape == (said[part]["heads"], *shapes[part])
-        if model != "luong, local":  # whose weights a bell makes smaller
-            off = np.abs(((table / 255.0) ** 2).sum(-1) - 1)
-            assert off.max() < table.shape[-1] / 255
+    for (part, _), table in weights.items():
+        assert table.shape == (parts[part]["heads"], *shapes[part])
+        if model != "luong, local":  # its weights are multiplied by a Gaussian
+            difference = np.abs(((table / 255.0) ** 2).sum(-1) - 1)
+            assert difference.max() < table.shape[-1] / 255
 
 
 @attentive
-def test_an_exact_row_is_what_passes_the_models_tap(
+def test_a_row_has_the_weights_recorded_at_the_tap_of_the_model(
     explorer: Explorer, translators: dict[str, Translator], model: str
 ) -> None:
     ids = target_ids(read(explorer, model))
@@ -92,10 +92,10 @@ def test_an_exact_row_is_what_passes_the_models_tap(
     source = [*translator.tokenizers["source"].encode(SOURCE), END]
     with recording(translator.model, "*.weights") as seen:
         translator.model(Ragged.from_list([source]), Ragged.from_list([[START, *ids[:-1]]]))
-    for place, (name, (weights,)) in enumerate(seen.items()):
+    for number, (name, (weights,)) in enumerate(seen.items()):
         part = "encoder" if name.startswith("encoder") else "decoder" if "self" in name else "cross"
-        layer = [each for each in seen if _same_part(each, name)].index(name)
-        query, head = place % weights.shape[2], place % weights.shape[1]
+        layer = [tap for tap in seen if _same_part(tap, name)].index(name)
+        query, head = number % weights.shape[2], number % weights.shape[1]
         query_of_head = {"part": part, "layer": layer, "head": head, "query": query}
         _, arrays = one(explorer, "row", model=model, source=SOURCE, target_ids=ids, **query_of_head)
         assert arrays["weights"].dtype == np.float32
@@ -107,7 +107,7 @@ def _same_part(one: str, other: str) -> bool:
 
 
 @every
-def test_tokens_say_where_in_the_line_they_stand(explorer: Explorer, model: str) -> None:
+def test_tokens_have_their_spans_and_words_in_the_line(explorer: Explorer, model: str) -> None:
     message, _ = one(explorer, "tokens", model=model, source=SOURCE)
     *real, end = message["tokens"]
     assert (end["special"], end["word"], end["id"]) == (True, None, END)
@@ -117,13 +117,13 @@ def test_tokens_say_where_in_the_line_they_stand(explorer: Explorer, model: str)
     assert [word.strip() for word in joined] == message["words"]
 
 
-def test_an_empty_line_has_nothing_but_its_end(explorer: Explorer) -> None:
+def test_an_empty_line_has_only_the_end_symbol(explorer: Explorer) -> None:
     message, _ = one(explorer, "tokens", source="")
     assert [token["special"] for token in message["tokens"]] == [True]
 
 
 @every
-def test_a_given_translation_is_read_instead_of_searched_for(explorer: Explorer, model: str) -> None:
+def test_a_given_translation_is_scored_and_not_searched_for(explorer: Explorer, model: str) -> None:
     frames = read(explorer, model, target="Ich kann gehen")
     assert result(frames)["text"] == "Ich kann gehen"
     assert not [message for message, _ in frames if message["kind"] == "target"]
@@ -132,7 +132,7 @@ def test_a_given_translation_is_read_instead_of_searched_for(explorer: Explorer,
 
 
 @every
-def test_a_forced_beginning_is_kept_and_one_that_ends_is_all(explorer: Explorer, model: str) -> None:
+def test_the_output_begins_with_a_forced_prefix_and_equals_one_that_ends(explorer: Explorer, model: str) -> None:
     ids = target_ids(read(explorer, model, target="Ich kann"))
     assert target_ids(read(explorer, model, prefix=ids[:-1]))[: len(ids) - 1] == ids[:-1]
     assert target_ids(read(explorer, model, prefix=ids)) == ids
@@ -140,11 +140,11 @@ def test_a_forced_beginning_is_kept_and_one_that_ends_is_all(explorer: Explorer,
 
 @every
 def test_candidates_are_the_most_probable_and_agree_with_the_log_probabilities(explorer: Explorer, model: str) -> None:
-    found = result(read(explorer, model, candidates=5))
-    for token, logprob, best in zip(found["target"], found["logprobs"], found["candidates"], strict=True):
+    answer = result(read(explorer, model, candidates=5))
+    for token, logprob, best in zip(answer["target"], answer["logprobs"], answer["candidates"], strict=True):
         assert len(best) == 5
-        assert [each["logprob"] for each in best] == sorted((each["logprob"] for each in best), reverse=True)
         best_logprobs = {candidate["id"]: candidate["logprob"] for candidate in best}
+        assert list(best_logprobs.values()) == sorted(best_logprobs.values(), reverse=True)
         assert best_logprobs.get(token["id"], logprob) == pytest.approx(logprob)
 
 
@@ -155,26 +155,26 @@ def test_tokens_are_sent_one_by_one_as_they_are_generated(explorer: Explorer) ->
     assert prefixes == [ids[:count] for count in range(1, len(ids) + 1)]
 
 
-def test_the_layer_that_is_seen_comes_first_and_what_is_not_wanted_does_not_come(explorer: Explorer) -> None:
+def test_the_first_layer_is_chosen_and_parts_that_are_not_wanted_are_not_sent(explorer: Explorer) -> None:
     frames = read(explorer, "transformer", want=["cross"], first={"part": "cross", "layer": 1})
     assert list(tables(frames)) == [("cross", 1), ("cross", 0)]
 
 
 @attentive
-def test_heads_in_numbers_are_what_the_weights_say(
+def test_the_measures_of_heads_follow_from_their_weights(
     explorer: Explorer, translators: dict[str, Translator], model: str
 ) -> None:
     frames = read(explorer, model)
     weights = inspect(translators[model], SOURCE, target_ids(frames)).weights
-    for each in frames[-1][0]["heads"]:
-        rows = weights[each["part"], each["layer"]][each["head"]][:-1].astype(np.float64)
-        spread = [-sum(w * np.log(w) for w in row if w > 0) for row in rows]
-        away = [sum(w * abs(i - j) for j, w in enumerate(row)) for i, row in enumerate(rows)]
-        meant = [np.mean([row.max() for row in rows]), np.mean(spread), np.mean(away)]
-        assert [each["confidence"], each["entropy"], each["distance"]] == pytest.approx(meant)
+    for head in frames[-1][0]["heads"]:
+        rows = weights[head["part"], head["layer"]][head["head"]][:-1].astype(np.float64)
+        entropies = [-sum(w * np.log(w) for w in row if w > 0) for row in rows]
+        distances = [sum(w * abs(i - j) for j, w in enumerate(row)) for i, row in enumerate(rows)]
+        expected = [np.mean([row.max() for row in rows]), np.mean(entropies), np.mean(distances)]
+        assert [head["confidence"], head["entropy"], head["distance"]] == pytest.approx(expected)
 
 
-def test_another_view_of_the_same_sentence_computes_nothing_again(
+def test_another_question_about_the_same_sentence_is_answered_from_the_cache(
     explorer: Explorer, translators: dict[str, Translator]
 ) -> None:
     ids = target_ids(read(explorer, "transformer"))
@@ -188,15 +188,15 @@ def test_another_view_of_the_same_sentence_computes_nothing_again(
 def test_a_model_is_described_with_its_parts(
     explorer: Explorer, translators: dict[str, Translator], model: str
 ) -> None:
-    described = _facts(explorer, model)
+    described = _description(explorer, model)
     assert (described["task"], described["input"]) == ("translation", "source")
     assert described["learned_positions"] == (model in ("norm last, learned", "convs2s"))
-    assert described["parameters"] == sum(each.numel() for each in translators[model].model.parameters())
+    assert described["parameters"] == sum(weight.numel() for weight in translators[model].model.parameters())
     parts = ["encoder", "decoder", "cross"] if model in HEADED else [] if model == "sutskever" else ["cross"]
     assert [part["part"] for part in described["parts"]] == parts
 
 
-def _facts(explorer: Explorer, model: str) -> dict[str, Any]:
-    found: dict[str, Any]
-    (found,) = [each for each in ask(explorer, "models")[0][0]["models"] if each["name"] == model]
-    return found
+def _description(explorer: Explorer, model: str) -> dict[str, Any]:
+    description: dict[str, Any]
+    (description,) = [entry for entry in ask(explorer, "models")[0][0]["models"] if entry["name"] == model]
+    return description

@@ -1,6 +1,6 @@
 """A compiled model gives the numbers of the plain one, and is compiled once for batches of every size.
 
-In a process of its own, because the wrappers that check shapes under pytest cannot be compiled: this file, a program.
+It runs in a separate process (this file, as a program), because the type checks of the tests cannot be compiled.
 """
 
 import json
@@ -46,12 +46,12 @@ def loss(model: Seq2Seq, source: Ragged, target: Ragged) -> Tensor:
 
 
 def results(model: Seq2Seq, value: Tensor) -> list[Tensor]:
-    """A loss and its gradients."""
+    """Return a loss and its gradients."""
     return [value.detach(), *torch.autograd.grad(value, list(model.parameters()))]
 
 
-def furthest(mine: list[Tensor], expected: list[Tensor]) -> float:
-    """How far numbers are apart, as a share of the largest of their tensor."""
+def largest_difference(mine: list[Tensor], expected: list[Tensor]) -> float:
+    """Return the largest difference, relative to the largest value of the tensor."""
     pairs = zip(mine, expected, strict=True)
     return max(
         float((one.cpu().double() - two.cpu()).abs().max() / two.abs().max().clamp(min=1e-3)) for one, two in pairs
@@ -59,23 +59,23 @@ def furthest(mine: list[Tensor], expected: list[Tensor]) -> float:
 
 
 def on_this_cpu() -> dict[str, float]:
-    """Distance between compiled and plain, and how often was compiled."""
+    """Return the largest difference between compiled and plain, and the number of compiled graphs."""
     torch.manual_seed(0)
     model = build(KINDS["paper"], 50, 50).double().eval()
     compiled = torch.compile(loss, backend="aot_eager", fullgraph=True, dynamic=True)
-    apart = 0.0
+    difference = 0.0
     for source, target in ((drawn(one, "cpu"), drawn(other, "cpu")) for one, other in LENGTHS):
         plain = results(model, loss(model, source, target))
-        apart = max(apart, furthest(results(model, compiled(model, source, target)), plain))
-    return {"apart": apart, "graphs": torch._dynamo.utils.counters["stats"]["unique_graphs"]}
+        difference = max(difference, largest_difference(results(model, compiled(model, source, target)), plain))
+    return {"difference": difference, "graphs": torch._dynamo.utils.counters["stats"]["unique_graphs"]}
 
 
 def on_cuda() -> dict[str, float]:
-    """Distance of every kernel on CUDA from double precision on the CPU; in half precision, of the loss alone.
+    """Return the difference of every kernel on CUDA to float64 on the CPU; in half precision, of the loss alone.
 
-    Gradients in half precision tell little: a rounded activation may fall on the other side of the ReLU.
+    Gradients in half precision differ much: a rounded activation may fall on the other side of the ReLU.
     """
-    said = {}
+    differences = {}
     for name, settings in KINDS.items():
         torch.manual_seed(0)
         exact = build(settings, 50, 50).double().eval()
@@ -84,13 +84,13 @@ def on_cuda() -> dict[str, float]:
         compiled = torch.compile(loss, dynamic=False)
         source, target = (drawn(lengths, "cpu") for lengths in LENGTHS[0])
         expected = results(exact, loss(exact, source, target))
-        there = source.to("cuda"), target.to("cuda")
-        said[f"{name}, padded"] = furthest(results(model, loss(model, *there)), expected)
-        said[f"{name}, packed"] = furthest(results(model, compiled(model, *there)), expected)
+        on_device = source.to("cuda"), target.to("cuda")
+        differences[f"{name}, padded"] = largest_difference(results(model, loss(model, *on_device)), expected)
+        differences[f"{name}, packed"] = largest_difference(results(model, compiled(model, *on_device)), expected)
         with torch.autocast("cuda", torch.bfloat16):
-            varlen = loss(model, *there)
-        said[f"{name}, half"] = furthest([varlen.detach()], expected[:1])
-    return said
+            varlen = loss(model, *on_device)
+        differences[f"{name}, half"] = largest_difference([varlen.detach()], expected[:1])
+    return differences
 
 
 def run_in_process(what: str) -> dict[str, float]:
@@ -100,16 +100,16 @@ def run_in_process(what: str) -> dict[str, float]:
 
 
 def test_batches_of_every_size_run_through_one_compiled_model() -> None:
-    said = run_in_process("on_this_cpu")
-    assert said["graphs"] == 1
-    assert said["apart"] < 1e-12
+    differences = run_in_process("on_this_cpu")
+    assert differences["graphs"] == 1
+    assert differences["difference"] < 1e-12
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA")
 def test_every_kernel_on_cuda_gives_the_numbers_of_the_cpu() -> None:
-    said = run_in_process("on_cuda")
-    assert max(value for name, value in said.items() if not name.endswith("half")) < 1e-4, said
-    assert max(said.values()) < 0.01, said
+    differences = run_in_process("on_cuda")
+    assert max(value for name, value in differences.items() if not name.endswith("half")) < 1e-4, differences
+    assert max(differences.values()) < 0.01, differences
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a pass costs, beside torch's own counter."""
+"""The FLOPs of a pass, compared with torch's own counter."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -41,15 +41,15 @@ def drawn(length: int) -> Ragged:
     return Ragged(torch.randint(30, (length,)), Layout.from_lengths([length]))
 
 
-def matching_any(model: Seq2Seq) -> bool:
-    """Whether a model has attention."""
+def has_attention(model: Seq2Seq) -> bool:
+    """Return whether a model has attention."""
     return any(name.endswith(".weights") for name in named_taps(model))
 
 
 def counted(model: Seq2Seq, backward: bool) -> int:
     """Return what torch counts for one pair, which needs no padding; when taps are watched, no fused kernel is used."""
     source, target = drawn(SOURCE), drawn(TARGET)
-    watched = recording(model, "*.weights") if matching_any(model) else nullcontext()
+    watched = recording(model, "*.weights") if has_attention(model) else nullcontext()
     with watched, FlopCounterMode(display=False) as counter:
         # In double precision, because torch does not count inside oneDNN's LSTM.
         logits = model.double().eval()(source, target)
@@ -72,8 +72,8 @@ def test_a_backward_pass_costs_about_twice_a_forward_pass(model: Seq2Seq) -> Non
 
 @every_model
 def test_the_cost_of_a_batch_is_that_of_its_pairs(model: Seq2Seq) -> None:
-    apart = model.forward_flops([3], [9]) + model.forward_flops([8], [1]) + model.forward_flops([0], [2])
-    assert model.forward_flops([3, 8, 0], [9, 1, 2]) == apart
+    separate = model.forward_flops([3], [9]) + model.forward_flops([8], [1]) + model.forward_flops([0], [2])
+    assert model.forward_flops([3, 8, 0], [9, 1, 2]) == separate
 
 
 def test_sources_without_targets_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""How many parameters the papers' models have (Vaswani et al. 2017, table 3; Sutskever et al. 2014, §3.4)."""
+"""The numbers of parameters of the papers' models (Vaswani et al. 2017, table 3; Sutskever et al. 2014, §3.4)."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from regard.models.build import build
 from regard.nn.cost import count_parameters
 from regard.recipe import Sutskever, Transformer
 
-# The rows whose parameters the paper lists, in millions, and what they change of the base model.
+# The rows for which the paper lists the parameters: their changes of the base model, and the millions of parameters.
 ROWS: dict[str, tuple[dict[str, Any], int]] = {
     "base": ({}, 65),
     "B: d_k 16": ({"key_size": 16, "value_size": 64}, 58),
@@ -29,14 +29,14 @@ FITTING_BIG = 36_000
 
 
 def counted(row: str, vocabulary: int) -> int:
-    """Parameters of a row's model, all embeddings in one matrix, built without giving them memory."""
+    """Return the number of parameters of a row's model, with all embeddings tied, built on the meta device."""
     with torch.device("meta"):
         model = build(Transformer(size="base", norm_first=False, **ROWS[row][0]), vocabulary, vocabulary)
     return count_parameters(model)
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_models_parameters_are_the_papers_matrices_biases_and_norms(row: str) -> None:
+def test_the_parameters_are_the_matrices_biases_and_norms_of_the_paper(row: str) -> None:
     settings = Transformer(size="base", **ROWS[row][0])
     d, f, h = settings.width, settings.inner, settings.heads
     k, v = (settings.key_size or d // h) * h, (settings.value_size or d // h) * h
@@ -58,14 +58,14 @@ def test_with_the_stated_37_000_tokens_base_has_63_million_and_big_fits_about_36
 
 
 @pytest.mark.parametrize("row", [row for row, (changes, _) in ROWS.items() if "width" not in changes and changes])
-def test_what_a_row_differs_from_base_by_is_the_papers_whatever_the_vocabulary(row: str) -> None:
+def test_the_difference_of_a_row_to_base_is_that_of_the_paper_for_any_vocabulary(row: str) -> None:
     exact = counted(row, STATED) - counted("base", STATED)
     assert exact == counted(row, FITTING) - counted("base", FITTING)
     assert abs(exact / 1e6 - (ROWS[row][1] - ROWS["base"][1])) < 1  # two listed figures, each rounded by up to a half
 
 
 @pytest.mark.parametrize("heads", [1, 4, 16, 32])
-def test_the_number_of_heads_changes_no_count(heads: int) -> None:
+def test_the_number_of_heads_does_not_change_the_number_of_parameters(heads: int) -> None:
     """The paper's rows (A)."""
     with torch.device("meta"):
         model = build(Transformer(size="base", heads=heads, norm_first=False), STATED, STATED)
@@ -76,9 +76,9 @@ def test_the_lstm_of_sutskever_has_the_384_million_parameters_its_paper_lists() 
     """§3.4: 384 million, of which 64 million in the recurrences, 32 in each; 160,000 source and 80,000 target words."""
     with torch.device("meta"):
         model = build(Sutskever(size="base"), 160_000, 80_000)
-    in_each = [
-        sum(each.numel() for name, each in side.named_parameters() if "recurrence" in name)
+    recurrent = [
+        sum(weight.numel() for name, weight in side.named_parameters() if "recurrence" in name)
         for side in (model.get_submodule("encoder"), model.get_submodule("decoder"))
     ]
-    assert [round(each / 1e6) for each in in_each] == [32, 32]
+    assert [round(count / 1e6) for count in recurrent] == [32, 32]
     assert round(count_parameters(model) / 1e6) == 384

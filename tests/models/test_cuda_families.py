@@ -1,6 +1,6 @@
 """The families before the Transformer give the numbers of the CPU on CUDA, with cuDNN's recurrences.
 
-Also a program, for machines with CUDA but without what tests need: it prints how far apart the numbers are.
+Also a program, for machines with CUDA but without pytest: it prints the differences.
 """
 
 import json
@@ -35,26 +35,26 @@ def drawn(lengths: list[int]) -> Ragged:
 
 
 def results(model: Seq2Seq, source: Ragged, target: Ragged) -> list[Tensor]:
-    """A loss, its gradients, and what the second step of a search says."""
+    """Return a loss, its gradients, and the log-probabilities of the second step of a search."""
     loss = smoothed_cross_entropy(model(source, target), target.values, 0.1)
     gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
     tokens = torch.arange(8, device=target.values.device)
     with torch.no_grad():
         _, state = model.step(tokens, model.start(source, 2))
-        said, _ = model.step(tokens, model.select(state, tokens.view(4, 2).flip(1).flatten()))
-    return [loss.detach(), said, *(each for each in gradients if each is not None)]
+        logprobs, _ = model.step(tokens, model.select(state, tokens.view(4, 2).flip(1).flatten()))
+    return [loss.detach(), logprobs, *(gradient for gradient in gradients if gradient is not None)]
 
 
-def furthest(mine: list[Tensor], expected: list[Tensor]) -> float:
-    """How far numbers are apart, as a share of the largest of their tensor."""
+def largest_difference(mine: list[Tensor], expected: list[Tensor]) -> float:
+    """Return the largest difference, relative to the largest value of the tensor."""
     pairs = zip(mine, expected, strict=True)
     return max(
         float((one.cpu().double() - two.cpu()).abs().max() / two.abs().max().clamp(min=1e-3)) for one, two in pairs
     )
 
 
-def apart(name: str) -> tuple[float, float]:
-    """How far CUDA is from double precision on the CPU, in single and (the loss alone) in half precision."""
+def differences(name: str) -> tuple[float, float]:
+    """Return the differences of CUDA to float64 on the CPU: in float32, and of the loss alone in half precision."""
     torch.manual_seed(0)
     exact = build(SETTINGS[name], 50, 50).double()
     model = build(SETTINGS[name], 50, 50).cuda()
@@ -62,9 +62,9 @@ def apart(name: str) -> tuple[float, float]:
     source, target = drawn(SOURCES), drawn(TARGETS)
     expected = results(exact, source, target)
     source, target = source.to("cuda"), target.to("cuda")
-    single = furthest(results(model, source, target), expected)
+    single = largest_difference(results(model, source, target), expected)
     with torch.autocast("cuda", torch.bfloat16):
-        half = furthest(results(model, source, target)[:1], expected[:1])
+        half = largest_difference(results(model, source, target)[:1], expected[:1])
     return single, half
 
 
@@ -72,12 +72,12 @@ def apart(name: str) -> tuple[float, float]:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_family_on_cuda_gives_the_numbers_of_the_cpu(name: str) -> None:
     torch.backends.cudnn.allow_tf32 = False
-    single, half = apart(name)
+    single, half = differences(name)
     assert single < 1e-4
     assert half < 0.01
 
 
 if __name__ == "__main__":
     torch.backends.cudnn.allow_tf32 = False
-    for each in SETTINGS:
-        print(json.dumps({each: apart(each)}), flush=True)
+    for family in SETTINGS:
+        print(json.dumps({family: differences(family)}), flush=True)

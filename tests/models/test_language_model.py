@@ -88,18 +88,18 @@ def test_prefill_and_steps_give_the_teacher_forced_log_probabilities(model: Lang
 @every_model
 @given(sequences)
 @few
-def test_watched_is_unwatched_and_every_tap_is_passed(model: LanguageModel, texts: list[list[int]]) -> None:
+def test_recording_changes_no_output_and_reaches_every_tap(model: LanguageModel, texts: list[list[int]]) -> None:
     batch = Ragged.from_list(texts)
     unwatched = model(batch)
     with recording(model, "*") as seen:
         torch.testing.assert_close(model(batch), unwatched)
     silent = {name.rpartition(".")[2] for name, passed in seen.items() if not passed and batch.tokens}
-    assert silent <= {"place"}  # positions that are no vector pass no tap
+    assert silent <= {"place"}  # encodings that are not vectors have no tap
     assert seen.keys() == named_taps(model).keys()
 
 
 @every_model
-def test_watched_decoding_is_unwatched_decoding(model: LanguageModel) -> None:
+def test_recording_does_not_change_decoding(model: LanguageModel) -> None:
     prompts, tokens = Ragged.from_list([[1, 2, 3], [], [4]]), torch.tensor([5, 6, 7])
     unwatched, _ = model.step(tokens, model.start(prompts))
     with recording(model, "*.weights") as seen:
@@ -108,7 +108,7 @@ def test_watched_decoding_is_unwatched_decoding(model: LanguageModel) -> None:
     prefilled, stepped = seen["decoder.layers.0.self.weights"]
     assert prefilled.shape == (3, 2, 3, 3)
     assert stepped.shape == (3, 2, 1, 4)
-    assert bool((stepped[1, :, :, :3] == 0).all())  # the empty prompt sees its new token only
+    assert bool((stepped[1, :, :, :3] == 0).all())  # an empty prompt attends to its new token only
 
 
 def test_a_prompt_that_leaves_frees_the_positions_it_needed() -> None:

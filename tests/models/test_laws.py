@@ -82,8 +82,8 @@ def test_batching_with_others_changes_no_logit(model: Seq2Seq, batch: Pairs) -> 
 def test_permuting_the_batch_permutes_the_output(model: Seq2Seq, batch: Pairs, ranks: list[int]) -> None:
     order = sorted(range(len(batch)), key=ranks.__getitem__)
     straight = logits_of(model, batch)
-    for place, shuffled in zip(order, logits_of(model, [batch[i] for i in order]), strict=True):
-        torch.testing.assert_close(shuffled, straight[place])
+    for number, shuffled in zip(order, logits_of(model, [batch[i] for i in order]), strict=True):
+        torch.testing.assert_close(shuffled, straight[number])
 
 
 @every_model
@@ -112,14 +112,14 @@ def test_step_by_step_gives_the_teacher_forced_log_probabilities(model: Seq2Seq,
 @every_model
 @given(pairs)
 @few
-def test_watched_is_unwatched_and_every_tap_is_passed(model: Seq2Seq, batch: Pairs) -> None:
+def test_recording_changes_no_output_and_reaches_every_tap(model: Seq2Seq, batch: Pairs) -> None:
     source, target = batched(batch)
     unwatched = model(source, target)
     with recording(model, "*") as seen:
         torch.testing.assert_close(model(source, target), unwatched)
     silent = {name for name, passed in seen.items() if not passed and source.tokens and target.tokens}
     assert all(len(passed) == 1 for passed in seen.values() if passed)
-    assert {name.rpartition(".")[2] for name in silent} <= {"place"}  # positions that are no vector pass no tap
+    assert {name.rpartition(".")[2] for name in silent} <= {"place"}  # encodings that are not vectors have no tap
     assert seen.keys() == named_taps(model).keys()
 
 
@@ -131,7 +131,7 @@ def test_weights_are_positive_sum_to_one_and_are_zero_under_the_mask(model: Seq2
     with recording(model, "*") as seen:
         model(source, target)
     for name in (name for name, passed in seen.items() if name.endswith(".weights") and passed):
-        # Local attention bends what sums to one by its Gaussian, so there the weights before that are looked at too.
+        # Local attention multiplies the weights by a Gaussian; the weights before that sum to one.
         aligned = seen.get(name.replace("weights", "aligned"), seen[name])[0]
         weight, mask = seen[name][0], seen[name.replace("weights", "mask")][0].expand_as(aligned)
         sums = aligned.sum(-1)[mask.any(-1)]
@@ -156,9 +156,9 @@ def test_attention_to_the_source_is_a_table_of_targets_by_sources(name: str, bat
 def test_one_token_alone_gives_finite_logits_and_gradients(model: Seq2Seq) -> None:
     logits = model(*batched([([3], [1])]))
     logits.sum().backward()
-    given_any = [each.grad for each in model.parameters() if each.grad is not None]
+    given_any = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     assert given_any
-    assert all(bool(each.isfinite().all()) for each in [logits, *given_any])
+    assert all(bool(tensor.isfinite().all()) for tensor in [logits, *given_any])
     model.zero_grad()
 
 
@@ -175,7 +175,7 @@ def test_an_empty_source_or_target_is_legal_and_changes_nothing_for_the_others(m
 
 
 @every_model
-def test_a_batch_of_nothing_but_empty_sequences_gives_no_logits(model: Seq2Seq) -> None:
+def test_a_batch_of_empty_sequences_gives_no_logits(model: Seq2Seq) -> None:
     assert model(*batched([([], []), ([], [])])).shape == (0, VOCABULARY)
 
 
@@ -187,7 +187,7 @@ def test_batching_with_others_changes_no_gradient(model: Seq2Seq) -> None:
         model.zero_grad()
         for part in parts:
             model(*batched(part)).square().sum().backward()
-        return [each.grad.clone() for each in model.parameters() if each.grad is not None]
+        return [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
 
     together, apart = gradients([batch]), gradients([[pair] for pair in batch])
     model.zero_grad()

@@ -20,23 +20,26 @@ SETTINGS: dict[str, Model] = {
 
 
 def drawn(number: int, backwards: bool) -> tuple[Ragged, Ragged, Ragged]:
-    """Sources, what the decoder is given and what it is to say."""
+    """Draw sources, and the inputs and labels of the decoder."""
     lengths = torch.randint(1, LONGEST + 1, (number,)).tolist()
     sources = [torch.randint(3, WORDS, (length,)) for length in lengths]
-    targets = [each.flip(0) if backwards else each for each in sources]
+    targets = [source.flip(0) if backwards else source for source in sources]
     begin, end = torch.tensor([BEGIN]), torch.tensor([END])
-    given, labels = [torch.cat([begin, each]) for each in targets], [torch.cat([each, end]) for each in targets]
-    return Ragged.from_list(sources), Ragged.from_list(given), Ragged.from_list(labels)
+    inputs, labels = (
+        [torch.cat([begin, target]) for target in targets],
+        [torch.cat([target, end]) for target in targets],
+    )
+    return Ragged.from_list(sources), Ragged.from_list(inputs), Ragged.from_list(labels)
 
 
 def learn(model: Seq2Seq, backwards: bool, steps: int = 400) -> None:
-    """Until a batch is certain, or so many steps."""
+    """Train until the loss of a batch is small, or for `steps` steps."""
     rate = 1e-2
     optimiser = torch.optim.Adam(model.parameters(), rate)
     for step in range(steps):
         optimiser.param_groups[0]["lr"] = rate * min((step + 1) / 40, (40 / (step + 1)) ** 0.5)
-        source, given, labels = drawn(48, backwards)
-        loss = smoothed_cross_entropy(model(source, given), labels.values) / labels.tokens
+        source, inputs, labels = drawn(48, backwards)
+        loss = smoothed_cross_entropy(model(source, inputs), labels.values) / labels.tokens
         optimiser.zero_grad()
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -46,22 +49,22 @@ def learn(model: Seq2Seq, backwards: bool, steps: int = 400) -> None:
 
 
 @torch.no_grad()
-def right(model: Seq2Seq, backwards: bool) -> float:
-    """The share of sequences a greedy search gets right to the last token."""
+def accuracy(model: Seq2Seq, backwards: bool) -> float:
+    """Return the share of sequences that greedy search decodes without an error."""
     source, _, labels = drawn(200, backwards)
-    state, tokens, said = model.start(source), torch.full((200,), BEGIN), []
+    state, tokens, decoded = model.start(source), torch.full((200,), BEGIN), []
     for _ in range(LONGEST + 1):
         log_probabilities, state = model.step(tokens, state)
         tokens = log_probabilities.argmax(-1)
-        said.append(tokens)
-    wanted = labels.to_padded(-1)
-    return float(((torch.stack(said, 1) == wanted) | (wanted < 0)).all(1).double().mean())
+        decoded.append(tokens)
+    expected = labels.to_padded(-1)
+    return float(((torch.stack(decoded, 1) == expected) | (expected < 0)).all(1).double().mean())
 
 
 @pytest.mark.parametrize("backwards", [False, True], ids=["copy", "reverse"])
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
-def test_it_learns_to_copy_and_to_reverse(settings: Model, backwards: bool) -> None:
+def test_a_family_learns_to_copy_and_to_reverse(settings: Model, backwards: bool) -> None:
     torch.manual_seed(1)
     model = build(settings, WORDS, WORDS)
     learn(model, backwards)
-    assert right(model.eval(), backwards) >= 0.98
+    assert accuracy(model.eval(), backwards) >= 0.98

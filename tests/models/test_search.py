@@ -1,4 +1,4 @@
-"""What a search asks of a model: start, step, select."""
+"""The methods of a model that a search calls: start, step, select."""
 
 import pytest
 import torch
@@ -22,29 +22,29 @@ def model() -> Seq2Seq:
 
 
 def pointers(state: StackState) -> list[int]:
-    """Where the memory's keys and values lie."""
+    """Return the addresses of the keys and values of the memory."""
     caches = [cache.cross_attention for cache in state.caches]
     return [x.data_ptr() for cache in caches if cache is not None for x in (cache.k_BHKE, cache.v_BHKE)]
 
 
 def run(model: Seq2Seq, steps: list[list[int]], choices: list[list[int]], beams: int) -> Tensor:
-    """The last log-probabilities of a search that is fed these tokens and goes on with those rows."""
+    """Return the log-probabilities of the last of some steps, each with these tokens and then a choice of rows."""
     state = model.start(SOURCE, beams)
     for tokens, rows in zip(steps, choices, strict=True):
-        said, state = model.step(torch.tensor(tokens), state)
+        logprobs, state = model.step(torch.tensor(tokens), state)
         state = model.select(state, torch.tensor(rows))
-    return said
+    return logprobs
 
 
-def test_beams_that_reorder_say_what_their_histories_say(model: Seq2Seq) -> None:
-    said = run(model, [[1, 2, 3, 4, 5, 6], [7, 8, 1, 2, 3, 4]], [[1, 1, 2, 3, 5, 4], [0, 1, 2, 3, 4, 5]], beams=2)
+def test_reordered_beams_have_the_log_probabilities_of_their_histories(model: Seq2Seq) -> None:
+    logprobs = run(model, [[1, 2, 3, 4, 5, 6], [7, 8, 1, 2, 3, 4]], [[1, 1, 2, 3, 5, 4], [0, 1, 2, 3, 4, 5]], beams=2)
     histories = [[2, 7], [2, 8], [3, 1], [4, 2], [6, 3], [5, 4]]
-    sources = [each for each in SOURCE.to_list() for _ in range(2)]
+    sources = [source for source in SOURCE.to_list() for _ in range(2)]
     forced = model(Ragged.from_list(sources), Ragged.from_list(histories)).log_softmax(-1)
-    torch.testing.assert_close(said, forced[1::2])
+    torch.testing.assert_close(logprobs, forced[1::2])
 
 
-def test_keys_and_values_of_the_source_are_shared_by_its_beams_and_stay_where_they_are(model: Seq2Seq) -> None:
+def test_beams_share_the_keys_and_values_of_their_source_which_are_never_copied(model: Seq2Seq) -> None:
     state = model.start(SOURCE, beams=4)
     before = pointers(state)
     assert all(
@@ -56,7 +56,7 @@ def test_keys_and_values_of_the_source_are_shared_by_its_beams_and_stay_where_th
     assert pointers(state) == before
 
 
-def test_the_sources_keys_are_computed_once_a_search(model: Seq2Seq) -> None:
+def test_the_keys_of_the_source_are_computed_once_per_search(model: Seq2Seq) -> None:
     with recording(model, "decoder.*.cross.k") as seen:
         state = model.start(SOURCE, beams=2)
         for _ in range(3):
@@ -64,18 +64,18 @@ def test_the_sources_keys_are_computed_once_a_search(model: Seq2Seq) -> None:
     assert [len(passed) for passed in seen.values()] == [1, 1]
 
 
-def test_sentences_that_are_done_can_leave(model: Seq2Seq) -> None:
+def test_finished_sentences_can_be_removed(model: Seq2Seq) -> None:
     state = model.start(SOURCE, beams=2)
-    said, state = model.step(torch.tensor([1, 2, 3, 4, 5, 6]), state)
-    all_of_it, _ = model.step(torch.tensor([7, 8, 1, 2, 3, 4]), state)
-    left, _ = model.step(torch.tensor([8, 7, 3, 4]), model.select(state, torch.tensor([1, 0, 4, 5])))
+    logprobs, state = model.step(torch.tensor([1, 2, 3, 4, 5, 6]), state)
+    complete, _ = model.step(torch.tensor([7, 8, 1, 2, 3, 4]), state)
+    remaining, _ = model.step(torch.tensor([8, 7, 3, 4]), model.select(state, torch.tensor([1, 0, 4, 5])))
     swapped, _ = model.step(torch.tensor([8, 7, 1, 2, 3, 4]), model.select(state, torch.tensor([1, 0, 2, 3, 4, 5])))
-    torch.testing.assert_close(left, swapped[[0, 1, 4, 5]])
-    torch.testing.assert_close(left[2:], all_of_it[4:])
-    assert said.shape == (6, 9)
+    torch.testing.assert_close(remaining, swapped[[0, 1, 4, 5]])
+    torch.testing.assert_close(remaining[2:], complete[4:])
+    assert logprobs.shape == (6, 9)
 
 
-def test_a_step_leaves_the_state_it_came_from_as_it_was(model: Seq2Seq) -> None:
+def test_a_step_does_not_change_the_state_before_it(model: Seq2Seq) -> None:
     state = model.start(SOURCE)
     _, state = model.step(torch.tensor([1, 2, 3]), state)
     one, _ = model.step(torch.tensor([4, 5, 6]), state)
@@ -84,9 +84,9 @@ def test_a_step_leaves_the_state_it_came_from_as_it_was(model: Seq2Seq) -> None:
     assert torch.equal(one, again)
 
 
-def test_what_a_step_says_are_log_probabilities(model: Seq2Seq) -> None:
-    said, _ = model.step(torch.tensor([1, 2, 3]), model.start(SOURCE))
-    torch.testing.assert_close(said.exp().sum(-1), torch.ones(3, dtype=torch.float64))
+def test_a_step_returns_log_probabilities(model: Seq2Seq) -> None:
+    logprobs, _ = model.step(torch.tensor([1, 2, 3]), model.start(SOURCE))
+    torch.testing.assert_close(logprobs.exp().sum(-1), torch.ones(3, dtype=torch.float64))
 
 
 def test_the_weights_of_a_step_can_be_watched_beam_by_beam(model: Seq2Seq) -> None:
@@ -94,7 +94,7 @@ def test_the_weights_of_a_step_can_be_watched_beam_by_beam(model: Seq2Seq) -> No
     with recording(model, "decoder.layers.1.cross.weights") as seen:
         model.step(torch.tensor([1, 2, 3, 4, 5, 6]), state)
     (weights,) = seen["decoder.layers.1.cross.weights"]
-    assert weights.shape == (3, 2, 2, 6)  # sentences, heads, beams, source places
+    assert weights.shape == (3, 2, 2, 6)  # sentences, heads, beams, source tokens
     assert bool((weights[1, :, :, 1:] == 0).all())
 
 

@@ -1,4 +1,4 @@
-"""docs/walk.md runs and prints what it says; docs/papers.md quotes lines that its source files hold."""
+"""The code of docs/walk.md prints the output shown there; docs/papers.md quotes lines of the source files."""
 
 import contextlib
 import io
@@ -13,23 +13,23 @@ BLOCK = re.compile(r"```python\n(.*?)```\n(?:```text\n(.*?)```)?", re.DOTALL)
 QUOTE = re.compile(r"\]\(\.\./(src/[^)#]+)\) `` (.+?) ``")
 
 
-def walked(text: str) -> list[tuple[str, str]]:
-    """What each block of a walk is said to print, and what it prints."""
+def outputs(text: str) -> list[tuple[str, str]]:
+    """Run the code blocks of a document; return the output shown after each, and the output printed."""
     names: dict[str, Any] = {}
-    both = []
-    for code, said in BLOCK.findall(text):
-        heard = io.StringIO()
-        with contextlib.redirect_stdout(heard):
+    pairs = []
+    for code, shown in BLOCK.findall(text):
+        stdout = io.StringIO()
+        with contextlib.redirect_stdout(stdout):
             exec(compile(code, "docs/walk.md", "exec"), names)
-        both.append((said.rstrip(), "\n".join(line.rstrip() for line in heard.getvalue().splitlines()).rstrip()))
-    return both
+        pairs.append((shown.rstrip(), "\n".join(line.rstrip() for line in stdout.getvalue().splitlines()).rstrip()))
+    return pairs
 
 
-def test_every_block_of_the_walk_prints_what_stands_under_it() -> None:
-    blocks = walked((ROOT / "docs" / "walk.md").read_text(encoding="utf-8"))
+def test_every_code_block_prints_the_output_shown_after_it() -> None:
+    blocks = outputs((ROOT / "docs" / "walk.md").read_text(encoding="utf-8"))
     assert len(blocks) > 10
-    for said, heard in blocks:
-        assert heard == said
+    for shown, printed in blocks:
+        assert printed == shown
 
 
 def quotes() -> list[tuple[str, str]]:
@@ -37,7 +37,7 @@ def quotes() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("path", "quote"), quotes())
-def test_every_line_quoted_by_papers_stands_in_its_file(path: str, quote: str) -> None:
+def test_every_line_quoted_in_papers_is_in_its_file(path: str, quote: str) -> None:
     assert quote in (ROOT / path).read_text(encoding="utf-8")
 
 

@@ -72,7 +72,7 @@ def attention_by_loops(q: Tensor, k: Tensor, v: Tensor, mask: AttentionMask, que
 
 
 def without_buckets(plan: AttentionPlan) -> AttentionPlan:
-    """The plan of a device for which nothing is plan."""
+    """Return the plan without its buckets of sequences of similar length."""
     return dataclasses.replace(plan, buckets=None)
 
 

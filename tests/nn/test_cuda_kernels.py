@@ -43,7 +43,7 @@ def attention(causal: bool, window: int, queries: list[int], keys: list[int], te
     """Compare attention and its gradients, with queries, keys and values in 1, 2 or 3 tensors."""
     from regard.nn.cuda import attention as kernels
 
-    apart = [random(sum(each), HEADS, SIZE) for each in (queries, keys, keys)]
+    apart = [random(sum(lengths), HEADS, SIZE) for lengths in (queries, keys, keys)]
     parts = [torch.split_with_sizes(x, n) for x, n in zip(apart, (queries, keys, keys), strict=True)]
     expected = torch.cat([plain_attention(q, k, v, causal, window) for q, k, v in zip(*parts, strict=True)])
     d_out = torch.randn_like(expected)
@@ -62,12 +62,12 @@ def attention(causal: bool, window: int, queries: list[int], keys: list[int], te
 
 
 def add_norm(dropout: float, biased: bool) -> float:
-    """Compare the residual connection; which values were dropped is read off the stream."""
+    """Compare the residual connection; the mask of the dropout is read off the stream."""
     from regard.nn.cuda import residual as kernels
 
     (x, y), (more, weight, bias) = (random(37, WIDTH), random(37, WIDTH)), (random(WIDTH), random(WIDTH), random(WIDTH))
-    mine = [each.detach().requires_grad_() for each in (x, y, more, weight, bias)]
-    given = [each if biased or number != 2 else None for number, each in enumerate(mine)]
+    mine = [tensor.detach().requires_grad_() for tensor in (x, y, more, weight, bias)]
+    given = [tensor if biased or number != 2 else None for number, tensor in enumerate(mine)]
     stream, normed, _, _ = kernels.add_norm(*given, torch.tensor([12345], device=DEVICE), 1e-5, dropout)
     kept = ((stream - mine[0]).abs() > 0).float()
     assert abs(float(kept.mean()) - (1 - dropout)) < 0.05
@@ -77,10 +77,10 @@ def add_norm(dropout: float, biased: bool) -> float:
     torch.autograd.backward([expected, after], [d_stream, d_normed])
     torch.autograd.backward([stream, normed], [d_stream, d_normed])
     gradients = [(one.grad, other.grad) for one, other in zip(mine, (x, y, more, weight, bias), strict=True)]
-    both = [(one, other) for one, other in gradients if one is not None]
-    assert len(both) == 4 + biased
+    pairs = [(one, other) for one, other in gradients if one is not None]
+    assert len(pairs) == 4 + biased
     return largest_difference(
-        [stream, normed, *(one for one, _ in both)], [expected, after, *(other for _, other in both)]
+        [stream, normed, *(one for one, _ in pairs)], [expected, after, *(other for _, other in pairs)]
     )
 
 
@@ -89,10 +89,10 @@ def bias_relu(rows: int, width: int) -> float:
     from regard.nn.cuda import bias as kernels
 
     h, bias, d_out = random(rows, width), random(width), random(rows, width).detach()
-    mine = [each.detach().requires_grad_() for each in (h, bias)]
+    mine = [tensor.detach().requires_grad_() for tensor in (h, bias)]
     expected, out = (h + bias).relu(), kernels.bias_relu(*mine)
-    for each in (expected, out):
-        torch.autograd.backward(each, d_out)
+    for value in (expected, out):
+        torch.autograd.backward(value, d_out)
     return largest_difference([out, *(x.grad for x in mine if x.grad is not None)], [expected, h.grad, bias.grad])
 
 
@@ -114,33 +114,33 @@ def loss_of_a_product(biased: bool) -> float:
     from regard.nn.cross_entropy import _from_product
 
     states, weight, bias, labels = random(7, WIDTH), random(531, WIDTH), random(531), torch.arange(-1, 6, device=DEVICE)
-    mine = [each.detach().requires_grad_() for each in (states, weight, bias)]
+    mine = [tensor.detach().requires_grad_() for tensor in (states, weight, bias)]
     expected = _losses(functional.linear(states, weight, bias if biased else None), labels, 0.1)[0].sum()
-    got = _from_product(mine[0], mine[1], mine[2] if biased else None, labels, 0.1)
-    for each in (expected, got):
-        torch.autograd.backward(each * 0.1)
+    computed = _from_product(mine[0], mine[1], mine[2] if biased else None, labels, 0.1)
+    for loss in (expected, computed):
+        torch.autograd.backward(loss * 0.1)
     wanted = [states.grad, weight.grad, bias.grad][: 2 + biased]
-    off = largest_difference([x.grad for x in mine if x.grad is not None], wanted)
-    return max(off, float((expected - got).abs() / expected))
+    difference = largest_difference([x.grad for x in mine if x.grad is not None], wanted)
+    return max(difference, float((expected - computed).abs() / expected))
 
 
 def self_attention_step(beams: int, older: int) -> float:
-    """One step of a search: what it mixes, and what it keeps."""
+    """Compare one decoding step of self-attention: its output, and the keys and values that it caches."""
     from regard.nn.cuda import decode_step
 
     lines, places = 3, (older + 2) * beams
     qkv = random(lines * beams, 3 * HEADS * SIZE).detach()
     keys, values = (random(lines, HEADS, places, SIZE).detach() for _ in range(2))
     mask = torch.where(torch.rand(lines, beams, places, device=DEVICE) < 0.5, 0.0, -math.inf)
-    place = torch.arange(older * beams, (older + 1) * beams, device=DEVICE)
+    new_keys = torch.arange(older * beams, (older + 1) * beams, device=DEVICE)
     wanted = [keys.clone(), values.clone()]
-    q, k, v = (each.view(lines, beams, HEADS, SIZE).transpose(1, 2) for each in qkv.chunk(3, 1))
-    wanted[0][:, :, place], wanted[1][:, :, place] = k, v
+    q, k, v = (projection.view(lines, beams, HEADS, SIZE).transpose(1, 2) for projection in qkv.chunk(3, 1))
+    wanted[0][:, :, new_keys], wanted[1][:, :, new_keys] = k, v
     seen = mask.clone()
     seen[:, :, older * beams :] = -math.inf
-    seen[:, torch.arange(beams), place] = 0.0
+    seen[:, torch.arange(beams), new_keys] = 0.0
     mixed = functional.scaled_dot_product_attention(q, wanted[0], wanted[1], attn_mask=seen[:, None], scale=SCALE)
-    out = decode_step.attend_self(qkv, (keys, values), mask, place, HEADS, SCALE)
+    out = decode_step.attend_self(qkv, (keys, values), mask, new_keys, HEADS, SCALE)
     return largest_difference([out, keys, values], [mixed.transpose(1, 2).flatten(2).flatten(0, 1), *wanted])
 
 
@@ -185,15 +185,15 @@ def decoder_step(pre: bool, beams: int) -> float:
     model = build(settings, 70, 70).eval().requires_grad_(False)
     parts, sources = transformer_parts(model), Ragged.from_list([[3, 4, 5], [6], [9] * 17, []])
     assert parts is not None
-    plain, quick = StaticEngine(parts, DEVICE, "float32"), StaticEngine(parts, DEVICE, "float32")
-    plain.triton, quick.triton = None, TritonDecoder(parts, quick.decoder, quick.target)
-    states, apart = [each.start(sources, beams) for each in (plain, quick)], 0.0
+    plain, fast = StaticEngine(parts, DEVICE, "float32"), StaticEngine(parts, DEVICE, "float32")
+    plain.triton, fast.triton = None, TritonDecoder(parts, fast.decoder, fast.target)
+    states, apart = [engine.start(sources, beams) for engine in (plain, fast)], 0.0
     for _ in range(5):
         tokens, rows = torch.randint(70, (4 * beams,)).to(DEVICE), torch.randint(beams, (4 * beams,))
-        said = [each.step(tokens, state) for each, state in zip((plain, quick), states, strict=True)]
-        apart = max(apart, largest_difference([said[0][0]], [said[1][0]]))
+        results = [engine.step(tokens, state) for engine, state in zip((plain, fast), states, strict=True)]
+        apart = max(apart, largest_difference([results[0][0]], [results[1][0]]))
         rows = (torch.arange(4 * beams) // beams * beams + rows).to(DEVICE)
-        states = [each.select(state, rows) for each, (_, state) in zip((plain, quick), said, strict=True)]
+        states = [engine.select(state, rows) for engine, (_, state) in zip((plain, fast), results, strict=True)]
     return apart
 
 

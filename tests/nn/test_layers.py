@@ -50,15 +50,15 @@ def test_rotary_needs_an_even_head_size() -> None:
 @pytest.mark.parametrize("width", [7, 8])
 def test_sinusoidal_positions_against_the_papers_formula(width: int) -> None:
     encoded = SinusoidalPositions(width)(torch.tensor([0, 5, 4000]), DOUBLE)
-    for row, place in enumerate((0, 5, 4000)):
+    for row, position in enumerate((0, 5, 4000)):
         for i in range(width):
-            angle = place / 10000 ** (2 * (i // 2) / width)
+            angle = position / 10000 ** (2 * (i // 2) / width)
             assert float(encoded[row, i]) == pytest.approx(math.cos(angle) if i % 2 else math.sin(angle), abs=1e-12)
 
 
 def test_sinusoidal_halves_permute_the_interleaved_encoding() -> None:
-    place = torch.arange(9)
-    rotated, halves = SinusoidalPositions(6)(place, DOUBLE), SinusoidalPositions(6, halves=True)(place, DOUBLE)
+    position = torch.arange(9)
+    rotated, halves = SinusoidalPositions(6)(position, DOUBLE), SinusoidalPositions(6, halves=True)(position, DOUBLE)
     assert torch.equal(torch.cat([rotated[:, 0::2], rotated[:, 1::2]], 1), halves)
 
 
@@ -128,8 +128,8 @@ BATCH = Ragged.from_list([[3, 1], [], [4]])
 
 def test_an_embedding_is_the_scaled_token_vector_plus_its_position() -> None:
     embed = Embedding(6, 16, SinusoidalPositions(16)).double()
-    place = SinusoidalPositions(16)(torch.tensor([0, 1, 0]), DOUBLE)
-    torch.testing.assert_close(embed(BATCH), embed.weight[torch.tensor([3, 1, 4])] * 4 + place)
+    positions = SinusoidalPositions(16)(torch.tensor([0, 1, 0]), DOUBLE)
+    torch.testing.assert_close(embed(BATCH), embed.weight[torch.tensor([3, 1, 4])] * 4 + positions)
 
 
 def test_positions_can_be_concatenated_with_the_token_vector() -> None:

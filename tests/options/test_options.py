@@ -59,7 +59,7 @@ def test_a_beam_width_turns_sampling_off_in_generation() -> None:
 
 
 def test_a_recipe_has_the_options_declared_for_it() -> None:
-    declared = {each.name: each for each in TranslationOptions.declared() if each.recipe}
+    declared = {option.name: option for option in TranslationOptions.declared() if option.recipe}
     assert set(Decode.model_fields) == set(declared)
     types = get_type_hints(Decode)
     for name, option in declared.items():
@@ -71,7 +71,7 @@ def test_a_recipe_has_the_options_declared_for_it() -> None:
 
 def test_the_command_line_has_a_flag_for_each_declared_option() -> None:
     command = get_command(app).commands["translate"]  # type: ignore[attr-defined]
-    flags = {flag: each.name for each in command.params for flag in each.opts}
+    flags = {flag: parameter.name for parameter in command.params for flag in parameter.opts}
     for option in TranslationOptions.declared():
         assert option.flag is None or flags[option.flag] == option.name
     assert flags["--batch"] == "tokens"
@@ -79,7 +79,9 @@ def test_the_command_line_has_a_flag_for_each_declared_option() -> None:
 
 def test_a_request_has_fields_that_may_be_missing_and_keep_their_bounds() -> None:
     fields: dict[str, Any] = {
-        each.name: pydantic_field(each) for each in TranslationOptions.declared() if each.http and each.name != "terms"
+        option.name: pydantic_field(option)
+        for option in TranslationOptions.declared()
+        if option.http and option.name != "terms"
     }
     request = create_model("Request", **fields)
     assert set(request().model_dump().values()) == {None}
@@ -91,7 +93,7 @@ def test_a_request_has_fields_that_may_be_missing_and_keep_their_bounds() -> Non
 
 def test_a_table_for_the_docs_names_every_option() -> None:
     table = markdown_table(GenerationOptions.declared())
-    assert all(f"`{each.name}`" in table for each in GenerationOptions.declared())
+    assert all(f"`{option.name}`" in table for option in GenerationOptions.declared())
     assert "| `temperature`, `--temperature` | 0.8 |" in table
 
 

@@ -9,7 +9,7 @@ from regard.options.terminology import read_phrases
 
 
 @pytest.mark.parametrize(
-    ("line", "asked"),
+    ("line", "phrases"),
     [
         ("The Dog barks", ("Hund",)),
         ("hotdogs and dogs", ()),
@@ -20,8 +20,8 @@ from regard.options.terminology import read_phrases
         ("", ()),
     ],
 )
-def test_whole_words_are_found_the_longest_phrase_first_and_each_once(line: str, asked: tuple[str, ...]) -> None:
-    assert Terminology({"dog": "Hund", "guide dog": "Blindenhund", "u.s. law": "US-Recht"}).required_in(line) == asked
+def test_whole_words_are_found_the_longest_phrase_first_and_each_once(line: str, phrases: tuple[str, ...]) -> None:
+    assert Terminology({"dog": "Hund", "guide dog": "Blindenhund", "u.s. law": "US-Recht"}).required_in(line) == phrases
 
 
 def test_a_table_is_read_from_a_file(tmp_path: Path) -> None:
@@ -38,6 +38,6 @@ def test_a_line_that_is_no_term_is_named(line: str, tmp_path: Path) -> None:
         Terminology.read(tmp_path / "terms.tsv")
 
 
-def test_phrases_are_read_one_a_line(tmp_path: Path) -> None:
+def test_a_file_of_phrases_has_one_on_each_line(tmp_path: Path) -> None:
     (tmp_path / "never.txt").write_text(" dog \n\nguide dog\n", encoding="utf-8")
     assert read_phrases(tmp_path / "never.txt") == ("dog", "guide dog")

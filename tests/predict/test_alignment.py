@@ -44,12 +44,12 @@ def test_an_empty_sentence_has_no_links() -> None:
 @given(matrices)
 def test_links_contain_the_intersection_of_both_directions_and_lie_in_their_union(weights: AttentionMatrix) -> None:
     targets, sources = weights.shape
-    found = set(align_words(weights, range(sources), range(targets)))
+    links = set(align_words(weights, range(sources), range(targets)))
     forward = {(int(source), target) for target, source in enumerate(weights.argmax(1))}
     backward = {(source, int(target)) for source, target in enumerate(weights.argmax(0))}
-    assert forward & backward <= found <= forward | backward
+    assert forward & backward <= links <= forward | backward
     strongest = np.unravel_index(weights.argmax(), weights.shape)
-    assert (int(strongest[1]), int(strongest[0])) in found
+    assert (int(strongest[1]), int(strongest[0])) in links
 
 
 @given(matrices)
@@ -57,8 +57,8 @@ def test_links_do_not_change_if_each_word_is_split_into_equal_tokens(weights: At
     targets, sources = weights.shape
     twice = np.repeat(np.repeat(weights, 2, 0), 2, 1) / 2
     doubled = [number // 2 for number in range(2 * max(sources, targets))]
-    found = align_words(twice, doubled[: 2 * sources], doubled[: 2 * targets])
-    assert found == align_words(weights, range(sources), range(targets))
+    links = align_words(twice, doubled[: 2 * sources], doubled[: 2 * targets])
+    assert links == align_words(weights, range(sources), range(targets))
 
 
 def test_the_head_with_the_lowest_error_rate_on_gold_links_is_chosen() -> None:

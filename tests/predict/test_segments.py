@@ -31,9 +31,9 @@ def test_without_a_sentence_end_a_line_is_split_at_a_space_and_a_decimal_point_e
 
 
 def test_without_a_space_a_line_is_split_at_a_token() -> None:
-    found = parts("a" * 50, BPE, 7)
-    assert "".join(found) == "a" * 50
-    assert max(len(BPE.encode(part)) for part in found) <= 7
+    segments = parts("a" * 50, BPE, 7)
+    assert "".join(segments) == "a" * 50
+    assert max(len(BPE.encode(part)) for part in segments) <= 7
 
 
 def test_a_closing_quote_belongs_to_its_sentence() -> None:
@@ -53,15 +53,15 @@ def test_leading_symbols_are_separated_from_the_text() -> None:
 
 @given(st.text(), st.integers(1, 12))
 def test_no_segment_is_too_long_and_no_character_is_lost(line: str, longest: int) -> None:
-    found = parts(line, BPE, longest)
-    assert "".join("".join(found).split()) == "".join(line.split())
+    segments = parts(line, BPE, longest)
+    assert "".join("".join(segments).split()) == "".join(line.split())
     # One character may be several bytes, and no part is less than a character.
-    assert all(len(BPE.encode(part)) <= longest or len(part) == 1 for part in found)
+    assert all(len(BPE.encode(part)) <= longest or len(part) == 1 for part in segments)
 
 
 def test_ten_thousand_words_are_split_in_equal_segments() -> None:
-    found = parts(" ".join(["cat"] * 10_000), WORDS, 100)
-    assert [len(part.split()) for part in found] == [100] * 100
+    segments = parts(" ".join(["cat"] * 10_000), WORDS, 100)
+    assert [len(part.split()) for part in segments] == [100] * 100
 
 
 @pytest.mark.parametrize(

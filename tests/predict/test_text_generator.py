@@ -45,7 +45,7 @@ def test_greedy_text_is_the_most_probable_token_at_each_step(model: LanguageMode
         expected.append(int(logits.argmax()))
         if expected[-1] == END:
             break
-    assert list(result.tokens) == [tokenizer.piece(each) for each in expected if each != END]
+    assert list(result.tokens) == [tokenizer.piece(token) for token in expected if token != END]
 
 
 @pytest.mark.parametrize("options", [{"beam": 1}, {"seed": 3}, {"seed": 3, "stop": ["a"]}])
@@ -74,12 +74,12 @@ def test_every_token_is_scored_once_with_the_context_of_its_window(
     window: int, model: LanguageModel, tokenizer: Tokenizer
 ) -> None:
     ids = [START, *tokenizer.encode(TEXT), END]
-    found = TextGenerator(model, tokenizer, window=window).perplexity([TEXT])
-    assert (found.tokens, found.characters, found.bytes) == (len(ids) - 1, len(TEXT), len(TEXT.encode()))
+    perplexity = TextGenerator(model, tokenizer, window=window).perplexity([TEXT])
+    assert (perplexity.tokens, perplexity.characters, perplexity.bytes) == (len(ids) - 1, len(TEXT), len(TEXT.encode()))
     if window > len(ids):
         logprobs = model(Ragged.from_list([ids[:-1]])).log_softmax(-1)
         expected = -sum(float(logprobs[at, label]) for at, label in enumerate(ids[1:]))
-        assert found.nats == pytest.approx(expected, rel=1e-5)
+        assert perplexity.nats == pytest.approx(expected, rel=1e-5)
     else:
         # A uniform model gives every token the same price, whatever its context.
         flat = TextGenerator(_uniform(model), tokenizer, window=window).perplexity([TEXT])
@@ -129,9 +129,9 @@ def test_a_language_model_trains_generates_and_is_scored_by_commands(tmp_path: P
     assert isinstance(load(tmp_path / "run", "cpu"), TextGenerator)
     with pytest.raises(ValueError, match="needs a run with task = 'translation'"):
         load_translator(tmp_path / "run", "cpu")
-    said = CliRunner().invoke(app, ["generate", str(tmp_path / "run"), "I can", "--greedy", "--json"])
-    assert said.exit_code == 0, said.output
-    assert json.loads(said.stdout)["prompt"] == "I can"
+    result = CliRunner().invoke(app, ["generate", str(tmp_path / "run"), "I can", "--greedy", "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["prompt"] == "I can"
     scored = CliRunner().invoke(app, ["perplexity", str(tmp_path / "run"), str(tmp_path / "text.txt"), "--json"])
     assert scored.exit_code == 0, scored.output
     assert json.loads(scored.stdout)["nats_per_character"] < 2.0

@@ -41,9 +41,9 @@ def test_a_list_gives_the_translations_of_its_lines_alone(
 ) -> None:
     options["max_length"], lines = 10, lines[1:4]
     together = translator(lines, tokens=200, **options)
-    assert [each.source for each in together] == lines
-    for line, found in zip(lines, together, strict=True):
-        assert same(found, translator(line, **options))
+    assert [translation.source for translation in together] == lines
+    for line, translation in zip(lines, together, strict=True):
+        assert same(translation, translator(line, **options))
 
 
 def test_a_generator_reads_at_most_one_window_ahead(
@@ -58,9 +58,9 @@ def test_a_generator_reads_at_most_one_window_ahead(
             read += 1
             yield line
 
-    found = translator(coming(), beam=1, max_length=5)
-    assert (read, next(found).source, read) == (0, lines[0], 3)
-    assert [each.source for each in found] == lines[1:]
+    translations = translator(coming(), beam=1, max_length=5)
+    assert (read, next(translations).source, read) == (0, lines[0], 3)
+    assert [translation.source for translation in translations] == lines[1:]
 
 
 def test_a_window_ends_after_many_characters(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,39 +71,45 @@ def test_a_window_ends_after_many_characters(translator: Translator, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "message"),
     [(b"a cat", "not bytes"), (None, "not NoneType"), (7, "not int"), (["a cat", None], "not NoneType: None")],
 )
-def test_input_that_is_no_text_raises_a_type_error(translator: Translator, text: Any, found: str) -> None:
-    with pytest.raises(TypeError, match=found):
+def test_input_that_is_no_text_raises_a_type_error(translator: Translator, text: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         translator(text)
 
 
 def test_empty_lines_stay_empty(translator: Translator) -> None:
-    found = translator(["", "  ", "\t", "a dog", "<2de> "])
-    assert [bool(each.text) for each in found] == [False, False, False, True, False]
-    assert found[0].nbest[0].text == ""
-    assert not any(each.fault for each in found)
+    translations = translator(["", "  ", "\t", "a dog", "<2de> "])
+    assert [bool(translation.text) for translation in translations] == [False, False, False, True, False]
+    assert translations[0].nbest[0].text == ""
+    assert not any(translation.fault for translation in translations)
 
 
 def test_a_score_is_the_log_probability_with_length_penalty(translator: Translator, lines: list[str]) -> None:
     for alpha in (0.0, 0.6):
-        for found in translator(lines[:2], nbest=3, length_penalty=alpha):
-            for each in found.nbest:
-                assert each.logprob == pytest.approx(math.fsum(each.token_logprobs))
-                length = len(each.token_logprobs)
-                assert each.score == pytest.approx(each.logprob / ((5 + length) / 6) ** alpha)
-            assert [each.score for each in found.nbest] == sorted((each.score for each in found.nbest), reverse=True)
+        for translation in translator(lines[:2], nbest=3, length_penalty=alpha):
+            for hypothesis in translation.nbest:
+                assert hypothesis.logprob == pytest.approx(math.fsum(hypothesis.token_logprobs))
+                length = len(hypothesis.token_logprobs)
+                assert hypothesis.score == pytest.approx(hypothesis.logprob / ((5 + length) / 6) ** alpha)
+            assert [hypothesis.score for hypothesis in translation.nbest] == sorted(
+                (hypothesis.score for hypothesis in translation.nbest), reverse=True
+            )
 
 
 def test_teacher_forcing_gives_the_log_probabilities_and_alignment_of_the_search(
     translator: Translator, pairs: list[tuple[str, str]]
 ) -> None:
-    found = translator([source for source, _ in pairs], beam=2)
-    known = [each for each, (_, target) in zip(found, pairs, strict=True) if each.text == target]
+    translations = translator([source for source, _ in pairs], beam=2)
+    known = [
+        translation for translation, (_, target) in zip(translations, pairs, strict=True) if translation.text == target
+    ]
     assert len(known) >= len(pairs) - 2
     for one, given in zip(
-        known, score_pairs(translator, [(each.source, each.text) for each in known], True), strict=True
+        known,
+        score_pairs(translator, [(translation.source, translation.text) for translation in known], True),
+        strict=True,
     ):
         assert given.tokens[:-1] == one.tokens
         assert given.token_logprobs == pytest.approx(one.token_logprobs)
@@ -115,14 +121,14 @@ def test_a_long_line_is_translated_in_segments_with_a_warning(
     translator: Translator, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = "the dog sees the street. the cat sees the dog. " * 6
-    found = translator(["a cat", line], beam=1, max_length=12)[1]
+    translation = translator(["a cat", line], beam=1, max_length=12)[1]
     assert "line 2 has more than the 40 tokens" in caplog.text
-    assert found.text
-    assert found.alignment is not None
-    words, said = len(line.split()), len(found.text.split())
-    assert {source for source, _ in found.alignment} <= set(range(words))
-    assert {target for _, target in found.alignment} <= set(range(said))
-    assert max(source for source, _ in found.alignment) > words // 2
+    assert translation.text
+    assert translation.alignment is not None
+    words, target_words = len(line.split()), len(translation.text.split())
+    assert {source for source, _ in translation.alignment} <= set(range(words))
+    assert {target for _, target in translation.alignment} <= set(range(target_words))
+    assert max(source for source, _ in translation.alignment) > words // 2
 
 
 def test_segments_are_translated_as_lines_of_their_own(translator: Translator) -> None:
@@ -181,30 +187,32 @@ def test_a_failure_on_one_line_does_not_affect_the_others(
     assert all(token not in bundle.tokenizers["source"].encode(line) for line in lines)
     engine = FailingEngine(bundle.model, token)
     frail = Translator(bundle.model, bundle.tokenizers, bundle.recipe.decode, engine=engine)
-    found = frail(poisoned, beam=1, max_length=15)
-    assert [each.fault for each in found] == [""] * 2 + ["the engine failed"] + [""] * (len(lines) - 2)
+    translations = frail(poisoned, beam=1, max_length=15)
+    assert [translation.fault for translation in translations] == [""] * 2 + ["the engine failed"] + [""] * (
+        len(lines) - 2
+    )
     assert "line 3 could not be translated: the engine failed" in caplog.text
-    for line, each in zip(lines, found[:2] + found[3:], strict=True):
-        assert same(each, translator(line, beam=1, max_length=15))
+    for line, translation in zip(lines, translations[:2] + translations[3:], strict=True):
+        assert same(translation, translator(line, beam=1, max_length=15))
     with pytest.raises(ValueError, match="the engine failed"):
         frail("the dog zzz")
 
 
 def test_constraints_and_prefixes_appear_in_the_translation(translator: Translator, lines: list[str]) -> None:
-    for found in translator(lines[1:4], constraints=["eine Katze", "Hund"], beam=8, max_length=20):
-        assert "eine Katze" in found.text
-        assert "Hund" in found.text
-    for found in translator(lines[1:4], prefix="Der Hund sieht", max_length=15):
-        assert found.text.startswith("Der Hund sieht")
+    for translation in translator(lines[1:4], constraints=["eine Katze", "Hund"], beam=8, max_length=20):
+        assert "eine Katze" in translation.text
+        assert "Hund" in translation.text
+    for translation in translator(lines[1:4], prefix="Der Hund sieht", max_length=15):
+        assert translation.text.startswith("Der Hund sieht")
 
 
 def test_avoided_phrases_do_not_appear_in_any_tokenisation(translator: Translator, lines: list[str]) -> None:
     plain = translator(lines, alignments=False, max_length=15)
-    words = sorted({word for found in plain for word in found.text.split() if word.isalpha()})
+    words = sorted({word for translation in plain for word in translation.text.split() if word.isalpha()})
     assert words
-    for found in translator(lines, avoid=words, alignments=False, nbest=2, max_length=15):
-        for each in found.nbest:
-            assert not set(words) & set(each.text.split())
+    for translation in translator(lines, avoid=words, alignments=False, nbest=2, max_length=15):
+        for hypothesis in translation.nbest:
+            assert not set(words) & set(hypothesis.text.split())
 
 
 def test_a_term_applies_only_where_it_occurs(translator: Translator) -> None:
@@ -231,7 +239,7 @@ def test_constraints_that_cannot_be_satisfied_raise_an_error(translator: Transla
 
 def test_minimum_bayes_risk_returns_the_sample_most_similar_to_all(translator: Translator, lines: list[str]) -> None:
     line = lines[-1]
-    drawn = [each.text for each in translator(line, sample=True, nbest=6, seed=1, max_length=12).nbest]
+    drawn = [hypothesis.text for hypothesis in translator(line, sample=True, nbest=6, seed=1, max_length=12).nbest]
     likeness = {one: sum(chrf([one], [other]).value for other in drawn) / len(drawn) for one in drawn}
     chosen = translator(line, mbr=6, seed=1, max_length=12)
     assert len(set(drawn)) > 1
@@ -243,14 +251,14 @@ def test_alternatives_share_the_prefix_and_continue_differently(
 ) -> None:
     source, target = pairs[0]
     begin = target.split()[0]
-    found = translator.alternatives(source, begin, count=3, beam=2)
-    assert len(found) == 3
-    assert all(each.text.startswith(begin) for each in found)
+    hypotheses = translator.alternatives(source, begin, count=3, beam=2)
+    assert len(hypotheses) == 3
+    assert all(hypothesis.text.startswith(begin) for hypothesis in hypotheses)
     at = len(translator.tokenizers["target"].encode(begin))
-    following = [each.token_logprobs[at] for each in found]
+    following = [hypothesis.token_logprobs[at] for hypothesis in hypotheses]
     assert following == sorted(following, reverse=True)
-    assert len({each.tokens[at : at + 1] for each in found}) == 3
-    assert found[0].text == target
+    assert len({hypothesis.tokens[at : at + 1] for hypothesis in hypotheses}) == 3
+    assert hypotheses[0].text == target
     assert translator.alternatives("", begin) == []
 
 
@@ -286,10 +294,10 @@ def test_invalid_options_are_reported_before_any_line_is_read(
 
 
 def test_a_translation_can_be_written_as_json(translator: Translator) -> None:
-    found = translator("the dog", nbest=2)
-    table = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert (table["text"], len(table["nbest"]), table["source"]) == (found.text, 2, "the dog")
-    assert table["alignment"] == [list(link) for link in found.alignment or ()]
+    translation = translator("the dog", nbest=2)
+    table = json.loads(json.dumps(translation.to_json(), allow_nan=False))
+    assert (table["text"], len(table["nbest"]), table["source"]) == (translation.text, 2, "the dog")
+    assert table["alignment"] == [list(link) for link in translation.alignment or ()]
 
 
 def test_a_translation_leaves_the_model_in_training_mode(bundle: Bundle) -> None:
@@ -305,8 +313,8 @@ def test_regard_load_returns_a_translator(memorised: Path, caplog: pytest.LogCap
     caplog.set_level(logging.WARNING)
     translator = regard.load(memorised, device="cpu")
     assert translator.options.beam == 3
-    found = translator("I can go alone")
-    assert found.text == str(found)
+    translation = translator("I can go alone")
+    assert translation.text == str(translation)
     with regard.recording(translator.model, "decoder.*.cross.weights") as seen:
         translator("I can go alone")
     assert seen

@@ -51,8 +51,8 @@ def test_an_invalid_budget_is_an_error_with_examples(text: str) -> None:
 
 
 def test_a_budget_of_tokens_gives_equal_steps_and_about_the_requested_tokens(run_race: RaceRun) -> None:
-    assert len({each.recipe.train.steps for each in run_race[1]}) == 1
-    spent = [each.tokens for each in results_of(run_race)]
+    assert len({contender.recipe.train.steps for contender in run_race[1]}) == 1
+    spent = [result.tokens for result in results_of(run_race)]
     assert len(set(spent)) == 1
     assert spent[0] == pytest.approx(900, rel=0.25)
 
@@ -61,7 +61,7 @@ def test_a_budget_of_flops_gives_the_cheaper_model_more_steps(make_contenders: M
     small = make_contenders()[2].recipe
     wide = small.model.model_copy(update={"width": 64, "inner": 256})
     large = small.model_copy(update={"model": wide})
-    steps = [Budget("flops", 1e10).limit(each).train.steps for each in (small, large)]
+    steps = [Budget("flops", 1e10).limit(recipe).train.steps for recipe in (small, large)]
     assert steps[0] > 2 * steps[1]
 
 
@@ -84,24 +84,24 @@ def test_contenders_with_different_text_are_an_error_that_names_the_setting(make
 
 
 def test_the_lecture_families_share_their_text() -> None:
-    found = lecture_contenders(["train.steps=5"])
-    check_fair(found)
-    assert [each.name for each in found] == list(FAMILIES)
-    assert {each.recipe.train.steps for each in found} == {5}
+    contenders = lecture_contenders(["train.steps=5"])
+    check_fair(contenders)
+    assert [contender.name for contender in contenders] == list(FAMILIES)
+    assert {contender.recipe.train.steps for contender in contenders} == {5}
 
 
 def test_recipes_of_the_same_name_are_numbered(tmp_path: Path) -> None:
     path = tmp_path / "one.toml"
     path.write_text('[data]\ntrain = [{ to = "de" }]\n')
-    assert [each.name for each in named_contenders([str(path), str(path)])] == ["one", "one-2"]
+    assert [contender.name for contender in named_contenders([str(path), str(path)])] == ["one", "one-2"]
 
 
 def test_each_seed_is_a_contender_and_all_seeds_are_one_row(run_race: RaceRun) -> None:
     twice = with_seeds(run_race[1][:1], 2)
-    assert [(each.name, each.recipe.seed) for each in twice] == [("vector.1", 1), ("vector.2", 2)]
+    assert [(contender.name, contender.recipe.seed) for contender in twice] == [("vector.1", 1), ("vector.2", 2)]
     first = results_of(run_race)[0]
-    both = [replace(first, name=f"a.{n}", scores={**first.scores, "BLEU": 10.0 * n}) for n in (1, 2)]
-    (row,) = result_rows(both)
+    results = [replace(first, name=f"a.{n}", scores={**first.scores, "BLEU": 10.0 * n}) for n in (1, 2)]
+    (row,) = result_rows(results)
     assert row.cells()[1] == "15.0 ± 7.1"
 
 
@@ -136,44 +136,44 @@ def test_length_groups_hold_every_sentence_once() -> None:
         (7, 9, 3),
         (10, 12, 3),
     ]
-    assert [each.exact for each in groups] == [100, 100, 0, 0]
+    assert [group.exact for group in groups] == [100, 100, 0, 0]
 
 
 def test_every_family_is_evaluated_and_only_the_one_without_attention_has_no_alignment(run_race: RaceRun) -> None:
-    found = {each.name: each for each in results_of(run_race)}
-    assert {name for name, each in found.items() if each.aer is None} == {"vector"}
-    assert {name for name, each in found.items() if each.attention is None} == {"vector"}
-    for each in found.values():
-        assert each.points
-        assert min(each.flops, each.decoding_speed, each.training_speed, each.memory or 0) > 0
-    same = {tuple(each.attention.source) for each in found.values() if each.attention}
+    results = {result.name: result for result in results_of(run_race)}
+    assert {name for name, result in results.items() if result.aer is None} == {"vector"}
+    assert {name for name, result in results.items() if result.attention is None} == {"vector"}
+    for result in results.values():
+        assert result.points
+        assert min(result.flops, result.decoding_speed, result.training_speed, result.memory or 0) > 0
+    same = {tuple(result.attention.source) for result in results.values() if result.attention}
     assert len(same) == 1
 
 
 def test_a_model_of_lower_cased_text_is_scored_without_case(make_contenders: MakeContenders, tmp_path: Path) -> None:
     overrides = ("text.lowercase=true", "train.translate=4", "train.every=2")
-    (recipe,) = (each.recipe for each in make_contenders(*overrides) if each.name == "attention")
+    (recipe,) = (contender.recipe for contender in make_contenders(*overrides) if contender.name == "attention")
     board = Leaderboard(["attention"], Budget("tokens", 300), io.StringIO(), live=False)
-    for each in run_contender(Contender("attention", Budget("tokens", 300).limit(recipe)), tmp_path / "run", "cpu"):
-        board.show("attention", each)
+    for event in run_contender(Contender("attention", Budget("tokens", 300).limit(recipe)), tmp_path / "run", "cpu"):
+        board.show("attention", event)
     result = board.contenders["attention"].result
     assert result is not None
     assert set(result.scores) == {"BLEU", "chrF", "exact match"}
-    assert all("lc" in each for name, each in result.signatures.items() if name.startswith("BLEU"))
-    assert all(each.bleu is not None for each in result.points)
+    assert all("lc" in signature for name, signature in result.signatures.items() if name.startswith("BLEU"))
+    assert all(point.bleu is not None for point in result.points)
     write_race(tmp_path, Budget("tokens", 300), [result])
 
 
 def test_length_groups_can_be_scored_without_case() -> None:
     hypotheses, references = ["the cat sat there today"], ["The cat sat there today"]
-    assert [each.exact for each in scores_by_length(["x"], hypotheses, references)] == [0]
-    assert [each.exact for each in scores_by_length(["x"], hypotheses, references, lowercase=True)] == [100]
+    assert [group.exact for group in scores_by_length(["x"], hypotheses, references)] == [0]
+    assert [group.exact for group in scores_by_length(["x"], hypotheses, references, lowercase=True)] == [100]
 
 
 def test_a_finished_contender_is_not_run_again(run_race: RaceRun) -> None:
     folder, contenders, _ = run_race
     again = list(run_contender(contenders[0], folder / "vector", "cpu"))
-    assert [type(each).__name__ for each in again] == ["Evaluated"]
+    assert [type(event).__name__ for event in again] == ["Evaluated"]
     assert isinstance(again[0], Evaluated)
     assert not again[0].fresh
 
@@ -183,7 +183,7 @@ def test_a_trained_contender_is_only_evaluated(run_race: RaceRun) -> None:
     before = (folder / "vector" / RESULT).read_text()
     (folder / "vector" / RESULT).unlink()
     again = list(run_contender(contenders[0], folder / "vector", "cpu"))
-    assert [type(each).__name__ for each in again] == ["Evaluated"]
+    assert [type(event).__name__ for event in again] == ["Evaluated"]
     after = json.loads((folder / "vector" / RESULT).read_text())
     assert {**after, "decoding_speed": 0} == {**json.loads(before), "decoding_speed": 0}
 
@@ -195,9 +195,9 @@ def test_a_larger_budget_resumes_from_a_smaller_one(run_race: RaceRun, tmp_path:
     recipe = contenders[0].recipe
     longer = recipe.model_copy(update={"train": recipe.train.model_copy(update={"steps": more})})
     again = list(run_contender(Contender("vector", longer), tmp_path / "vector", "cpu"))
-    finished = next(each for each in again if isinstance(each, Finished))
+    finished = next(event for event in again if isinstance(event, Finished))
     assert finished.step == more
-    assert next(each.step for each in again if isinstance(each, Started)) == more - 2
+    assert next(event.step for event in again if isinstance(event, Started)) == more - 2
 
 
 def test_a_failing_process_does_not_stop_the_others(run_race: RaceRun, tmp_path: Path) -> None:
@@ -207,8 +207,8 @@ def test_a_failing_process_does_not_stop_the_others(run_race: RaceRun, tmp_path:
     field = [Contender("broken", broken), contenders[2], Contender("broken too", broken)]
     events = list(race(field, tmp_path, "cpu", parallel=2))
     for name in ("broken", "broken too"):
-        assert [type(each) for owner, each in events if owner == name] == [Failed]
-    last = [each for name, each in events if name == "attention"][-1]
+        assert [type(event) for owner, event in events if owner == name] == [Failed]
+    last = [event for name, event in events if name == "attention"][-1]
     assert isinstance(last, Evaluated)
     assert last.fresh
 
@@ -231,10 +231,10 @@ def test_the_report_has_every_contender_and_needs_no_network(run_race: RaceRun, 
     results = results_of(run_race)
     html, png, data, table = write_race(tmp_path, Budget("tokens", 900), results)
     page = html.read_text(encoding="utf-8")
-    assert all(each.name in page for each in results)
+    assert all(result.name in page for result in results)
     assert "http://" not in page.replace("http://www.w3.org", "")
     assert png.read_bytes()[:4] == b"\x89PNG"
-    assert [each["name"] for each in json.loads(data.read_text())["results"]] == [each.name for each in results]
+    assert [result["name"] for result in json.loads(data.read_text())["results"]] == [result.name for result in results]
     assert (
         table.read_text() == f"{results_markdown(result_rows(results))}\n\n{lengths_markdown(result_rows(results))}\n"
     )
@@ -254,7 +254,7 @@ def test_markdown_tables_mark_the_best_and_list_all_lengths(run_race: RaceRun) -
     head, _, row = lengths_markdown(result_rows([good])).splitlines()
     assert head.startswith("| source words | ")
     assert row.split(" | ")[1:] == [
-        *(f"{each.exact:.1f}" for each in good.groups[:-1]),
+        *(f"{group.exact:.1f}" for group in good.groups[:-1]),
         f"{good.groups[-1].exact:.1f} |",
     ]
 
@@ -272,8 +272,8 @@ def test_the_leaderboard_ranks_by_score_and_prints_changes_of_state(run_race: Ra
     stream = io.StringIO()
     board = Leaderboard([*run_race[2], "late"], Budget("tokens", 900), stream, live=False)
     for name, events in run_race[2].items():
-        for each in events:
-            board.show(name, each)
+        for event in events:
+            board.show(name, event)
     board.show("late", Failed("no room"))
     output = stream.getvalue()
     assert "vector training  budget" in output

@@ -17,13 +17,13 @@ CORPUS = st.lists(st.tuples(LINKS, TRUTH), min_size=1, max_size=6)
 def test_a_worked_example() -> None:
     # A = {00, 11, 22, 32}; S = {00, 11, 33}; P adds 22 and 23: |A∩S| = 2, |A∩P| = 3, AER = 1 - (2 + 3) / (4 + 3).
     gold = Alignment(sure=frozenset({(0, 0), (1, 1), (3, 3)}), possible=frozenset({(2, 2), (2, 3)}))
-    found = alignment_error_rate([{(0, 0), (1, 1), (2, 2), (3, 2)}], [gold])
-    assert found.aer == pytest.approx(2 / 7)
-    assert found.precision == 3 / 4
-    assert found.recall == 2 / 3
-    assert found.f1 == pytest.approx(12 / 17)
-    assert found.signature == "pairs:1|sure:3|possible:5|proposed:4|formula:och-ney"
-    assert "= 28.57% (precision 75.00%, recall 66.67%, F1 70.59%)" in str(found)
+    rates = alignment_error_rate([{(0, 0), (1, 1), (2, 2), (3, 2)}], [gold])
+    assert rates.aer == pytest.approx(2 / 7)
+    assert rates.precision == 3 / 4
+    assert rates.recall == 2 / 3
+    assert rates.f1 == pytest.approx(12 / 17)
+    assert rates.signature == "pairs:1|sure:3|possible:5|proposed:4|formula:och-ney"
+    assert "= 28.57% (precision 75.00%, recall 66.67%, F1 70.59%)" in str(rates)
 
 
 @given(corpus=CORPUS)
@@ -41,13 +41,13 @@ def test_the_rates_equal_a_plain_loop_over_every_cell(
                     hits_sure += is_sure
                     hits_possible += is_possible
                 sure += is_sure
-    found = alignment_error_rate([links for links, _ in corpus], [truth for _, truth in corpus])
+    rates = alignment_error_rate([links for links, _ in corpus], [truth for _, truth in corpus])
     if proposed + sure:
-        assert found.aer == pytest.approx(1 - (hits_sure + hits_possible) / (proposed + sure), abs=1e-12)
+        assert rates.aer == pytest.approx(1 - (hits_sure + hits_possible) / (proposed + sure), abs=1e-12)
     if proposed:
-        assert found.precision == hits_possible / proposed
+        assert rates.precision == hits_possible / proposed
     if sure:
-        assert found.recall == hits_sure / sure
+        assert rates.recall == hits_sure / sure
 
 
 @given(corpus=CORPUS)
@@ -55,9 +55,9 @@ def test_the_error_is_zero_exactly_between_sure_and_possible(
     corpus: list[tuple[frozenset[tuple[int, int]], Alignment]],
 ) -> None:
     between = all(truth.sure <= links <= truth.possible for links, truth in corpus)
-    found = alignment_error_rate([links for links, _ in corpus], [truth for _, truth in corpus])
-    assert (found.aer == 0) == between
-    assert 0 <= found.aer <= 1
+    rates = alignment_error_rate([links for links, _ in corpus], [truth for _, truth in corpus])
+    assert (rates.aer == 0) == between
+    assert 0 <= rates.aer <= 1
 
 
 @given(truth=TRUTH, extra=LINKS)
@@ -81,9 +81,9 @@ def test_without_possible_links_the_error_is_one_minus_f1(
     corpus: list[tuple[frozenset[tuple[int, int]], Alignment]],
 ) -> None:
     gold = [Alignment(sure=truth.sure) for _, truth in corpus]
-    found = alignment_error_rate([links for links, _ in corpus], gold)
-    if found.proposed and found.sure:
-        assert found.aer == pytest.approx(1 - found.f1, abs=1e-12)
+    rates = alignment_error_rate([links for links, _ in corpus], gold)
+    if rates.proposed and rates.sure:
+        assert rates.aer == pytest.approx(1 - rates.f1, abs=1e-12)
 
 
 @given(sure=LINKS, possible=LINKS)
@@ -92,12 +92,12 @@ def test_every_sure_link_is_possible(sure: frozenset[tuple[int, int]], possible:
 
 
 def test_rates_without_proposed_or_sure_links_are_defined() -> None:
-    asked, nothing = Alignment(frozenset({(0, 0)})), Alignment()
-    silent = alignment_error_rate([nothing], [asked])
+    gold, nothing = Alignment(frozenset({(0, 0)})), Alignment()
+    silent = alignment_error_rate([nothing], [gold])
     assert (silent.aer, silent.precision, silent.recall, silent.f1) == (1.0, 1.0, 0.0, 0.0)
     idle = alignment_error_rate([nothing], [nothing])
     assert (idle.aer, idle.precision, idle.recall, idle.f1) == (0.0, 1.0, 1.0, 1.0)
-    useless = alignment_error_rate([{(1, 1)}], [asked])
+    useless = alignment_error_rate([{(1, 1)}], [gold])
     assert (useless.aer, useless.f1) == (1.0, 0.0)
 
 
@@ -129,7 +129,7 @@ def test_the_gold_files_read_whole_and_within_their_sentences(
     lengths = [(len(words.split()), len(translated.split())) for words, translated in zip(source, target, strict=True)]
     gold = read_pharaoh(folder / f"{name}.align.gz", lengths=lengths)
     diagonal = [{(i, i) for i in range(min(length))} for length in lengths]
-    found = alignment_error_rate(diagonal, gold)
-    assert (found.pairs, found.sure, found.possible) == (pairs, sure, sure + merely_possible)
-    assert 0.1 < found.aer < 1
+    rates = alignment_error_rate(diagonal, gold)
+    assert (rates.pairs, rates.sure, rates.possible) == (pairs, sure, sure + merely_possible)
+    assert 0.1 < rates.aer < 1
     assert alignment_error_rate(gold, gold).aer == 0

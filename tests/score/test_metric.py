@@ -82,10 +82,10 @@ def test_value_and_signature_equal_sacrebleu_across_blocks_of_lines(
     hypotheses = noisy(first, 0.2, seed=9)
     metric = theirs()
     expected = metric.corpus_score(hypotheses, references)
-    found = ours(hypotheses, references)
-    assert found.value == expected.score
-    assert found.signature == str(metric.get_signature())
-    assert 0 < found.value < 100
+    result = ours(hypotheses, references)
+    assert result.value == expected.score
+    assert result.signature == str(metric.get_signature())
+    assert 0 < result.value < 100
 
 
 @given(pairs=PAIRS)
@@ -107,8 +107,8 @@ def test_files_score_as_the_sacrebleu_command_scores_them(tmp_path: Path) -> Non
     printed = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     expected = {entry["name"]: (entry["score"], entry["signature"]) for entry in json.loads(printed)}
     lines = read_sentences(tmp_path / "out"), read_sentences(tmp_path / "ref.gz")
-    found = [bleu(*lines), chrf(*lines), ter(*lines)]
-    assert {result.name: (result.value, result.signature) for result in found} == expected
+    results = [bleu(*lines), chrf(*lines), ter(*lines)]
+    assert {result.name: (result.value, result.signature) for result in results} == expected
 
 
 @pytest.mark.parametrize("language", ["de", "fr", "cs"])
@@ -148,8 +148,8 @@ def test_a_second_reference_that_matches_lifts_every_score() -> None:
 
 
 def test_exact_match_counts_whole_lines_and_trims_only_their_ends() -> None:
-    found = exact_match(["Ja .", " nein", "ja  so", "JA"], ["Ja .", "nein ", "ja so", "ja"])
-    assert (found.value, found.detail, found.signature) == (50.0, "(2 of 4)", "nrefs:1|case:mixed|space:trimmed")
+    result = exact_match(["Ja .", " nein", "ja  so", "JA"], ["Ja .", "nein ", "ja so", "ja"])
+    assert (result.value, result.detail, result.signature) == (50.0, "(2 of 4)", "nrefs:1|case:mixed|space:trimmed")
     assert exact_match(["JA"], ["ja"], lowercase=True).value == 100
 
 

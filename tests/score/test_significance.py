@@ -88,32 +88,32 @@ def test_randomised_exact_match_is_the_sign_test(wins: int, losses: int) -> None
     flips = wins + losses
     gaps = [abs(2 * heads - flips) for heads in range(flips + 1)]
     exact = sum(comb(flips, heads) for heads, gap in enumerate(gaps) if gap >= wins - losses) / 2**flips
-    found = paired_randomisation(system, baseline, REFERENCES, metric="exact", samples=4000)
-    assert found.p_value == pytest.approx(exact, abs=4 * (exact * (1 - exact) / 4000) ** 0.5 + 1 / 4000)
+    comparison = paired_randomisation(system, baseline, REFERENCES, metric="exact", samples=4000)
+    assert comparison.p_value == pytest.approx(exact, abs=4 * (exact * (1 - exact) / 4000) ** 0.5 + 1 / 4000)
 
 
 @pytest.mark.parametrize("test", TESTS)
 @pytest.mark.parametrize("metric", METRICS)
 def test_a_system_does_not_differ_from_itself(test: Test, metric: str) -> None:
-    found = test(GOOD, GOOD, REFERENCES, metric=metric, samples=50)
-    assert (found.difference, found.p_value) == (0, 1)
+    comparison = test(GOOD, GOOD, REFERENCES, metric=metric, samples=50)
+    assert (comparison.difference, comparison.p_value) == (0, 1)
 
 
 @pytest.mark.parametrize("test", TESTS)
 def test_one_sentence_more_is_no_significant_difference(test: Test) -> None:
     better = [REFERENCES[0], *GOOD[1:]]
     worse = [BAD[0], *GOOD[1:]]
-    found = test(better, worse, REFERENCES, samples=200)
-    assert found.difference > 0
-    assert found.p_value > 0.05
+    comparison = test(better, worse, REFERENCES, samples=200)
+    assert comparison.difference > 0
+    assert comparison.p_value > 0.05
 
 
 @pytest.mark.parametrize("test", TESTS)
 @pytest.mark.parametrize("metric", ["bleu", "chrf++", "ter", "bleu-lowercase-tokenised"])
 def test_a_clearly_better_system_is_found_better(test: Test, metric: str) -> None:
-    found = test(GOOD, BAD, REFERENCES, metric=metric, samples=200)
-    assert found.p_value == 1 / 201
-    assert found.difference > 0 if found.system.higher_is_better else found.difference < 0
+    comparison = test(GOOD, BAD, REFERENCES, metric=metric, samples=200)
+    assert comparison.p_value == 1 / 201
+    assert comparison.difference > 0 if comparison.system.higher_is_better else comparison.difference < 0
 
 
 def test_a_clearly_better_system_wins_every_sample_whichever_way_its_score_points() -> None:
@@ -140,26 +140,26 @@ def test_swapping_the_systems_negates_the_difference_and_keeps_its_p_value(test:
 
 
 def test_the_interval_of_the_difference_holds_it_and_is_printed_beside_it() -> None:
-    found = paired_bootstrap(GOOD, BAD, [REFERENCES, GOOD], samples=400)
-    assert found.interval is not None
-    assert found.interval[0] < found.difference < found.interval[1]
-    assert "nrefs:2|bs:400|seed:12345" in found.signature
-    assert f"{found.difference:+.2f} [{found.interval[0]:+.2f}, " in str(found)
+    comparison = paired_bootstrap(GOOD, BAD, [REFERENCES, GOOD], samples=400)
+    assert comparison.interval is not None
+    assert comparison.interval[0] < comparison.difference < comparison.interval[1]
+    assert "nrefs:2|bs:400|seed:12345" in comparison.signature
+    assert f"{comparison.difference:+.2f} [{comparison.interval[0]:+.2f}, " in str(comparison)
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_scores_in_a_comparison_are_the_scores_by_themselves(metric: str) -> None:
-    found = paired_bootstrap(GOOD, BAD, REFERENCES, metric=metric, samples=2)
-    assert (found.system, found.baseline) == (score(metric, GOOD, REFERENCES), score(metric, BAD, REFERENCES))
+    comparison = paired_bootstrap(GOOD, BAD, REFERENCES, metric=metric, samples=2)
+    assert (comparison.system, comparison.baseline) == (score(metric, GOOD, REFERENCES), score(metric, BAD, REFERENCES))
 
 
 def test_exact_match_resamples_whole_sentences() -> None:
     half = [line if number % 2 else "falsch" for number, line in enumerate(REFERENCES)]
-    found = paired_bootstrap(REFERENCES, half, REFERENCES, metric="exact", samples=300)
-    assert found.system_interval == (100.0, 100.0)
-    assert found.baseline_interval is not None
-    assert 40 < found.baseline_interval[0] < found.baseline.value < found.baseline_interval[1] < 60
-    assert found.p_value == 1 / 301
+    comparison = paired_bootstrap(REFERENCES, half, REFERENCES, metric="exact", samples=300)
+    assert comparison.system_interval == (100.0, 100.0)
+    assert comparison.baseline_interval is not None
+    assert 40 < comparison.baseline_interval[0] < comparison.baseline.value < comparison.baseline_interval[1] < 60
+    assert comparison.p_value == 1 / 301
 
 
 def test_unequal_systems_no_samples_and_a_negative_seed_are_errors() -> None:

@@ -44,7 +44,7 @@ def test_a_model_is_trained_once_with_progress(page: Path, tmp_path: Path) -> No
         assert not any("step" in message for message in receive_answer(socket, 6))
 
 
-def test_requests_during_the_training_are_told_to_wait(page: Path, tmp_path: Path) -> None:
+def test_requests_during_the_training_get_an_error_and_the_progress(page: Path, tmp_path: Path) -> None:
     with running_server(command(page, tmp_path / "run", ENDLESS)) as running, connected(running) as socket:
         send(socket, id=1, kind="read", source="I can go")
         assert receive(socket)["kind"] == "error"

@@ -1,4 +1,4 @@
-"""How a server starts or says why it cannot, whom it lets in, and that it writes nothing to disk."""
+"""How a server starts or says why it cannot, which clients it accepts, and that it writes nothing to disk."""
 
 import socket
 import subprocess

@@ -31,8 +31,8 @@ def test_a_map_has_a_row_for_each_target_word_and_a_column_for_each_source_word(
 
 
 def test_rows_sum_to_the_attention_without_the_end_symbol(translator: Translator) -> None:
-    for each in attention_maps(translator, PAIRS):
-        sums = np.asarray(each.weights_QK).sum(axis=1)
+    for attention in attention_maps(translator, PAIRS):
+        sums = np.asarray(attention.weights_QK).sum(axis=1)
         assert ((sums > 0.0) & (sums < 1.0)).all()
 
 
@@ -44,7 +44,7 @@ def test_maps_do_not_depend_on_other_pairs(translator: Translator) -> None:
 
 def test_gold_links_are_kept_with_their_map(translator: Translator) -> None:
     gold = [Alignment(frozenset({(0, 0)})), Alignment(frozenset({(1, 1)}))]
-    assert [each.gold for each in attention_maps(translator, PAIRS, gold)] == gold
+    assert [attention.gold for attention in attention_maps(translator, PAIRS, gold)] == gold
 
 
 def test_a_model_without_attention_weights_has_no_maps(translator: Translator) -> None:

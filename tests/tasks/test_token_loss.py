@@ -54,7 +54,7 @@ def test_r_drop_adds_the_symmetric_divergence_of_its_two_passes(
     monkeypatch.setattr(losses, "CHUNK", 4 * VOCABULARY)  # several chunks
     labels = torch.arange(11)
     one, other = (torch.randn(11, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(n)) for n in (1, 2))
-    p, q = (functional.log_softmax(model.output(each), -1) for each in (one, other))
+    p, q = (functional.log_softmax(model.output(states), -1) for states in (one, other))
     entropy = functional.nll_loss(p, labels, reduction="sum") + functional.nll_loss(q, labels, reduction="sum")
     apart = functional.kl_div(q, p, reduction="sum", log_target=True)
     apart += functional.kl_div(p, q, reduction="sum", log_target=True)
@@ -66,7 +66,7 @@ def test_r_drop_adds_the_symmetric_divergence_of_its_two_passes(
 def test_the_gradient_of_r_drop_reaches_every_weight(model: Seq2Seq) -> None:
     model.get_submodule("encoder.embedding").drop = nn.Dropout(0.3)
     torch.autograd.backward(task(0.1, rdrop=5.0).loss(model.train(), batch(5, 2)))
-    assert [name for name, each in model.named_parameters() if each.grad is None] == []
+    assert [name for name, weight in model.named_parameters() if weight.grad is None] == []
 
 
 def test_token_sums_are_cross_entropy_and_correct_tokens(model: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,10 +49,10 @@ def test_tokens_of_ids_have_the_words_of_the_tokens_of_their_text(choice: Choice
     tokenizer = learned(*choice)
     decoded = tokenizer.decode(tokenizer.encode(line))
     ids = tokenizer.encode(decoded)
-    found, expected = tokenizer.tokens_of(ids), tokenizer.tokens(decoded)
-    check(found, tokenizer.decode(ids))
+    tokens, expected = tokenizer.tokens_of(ids), tokenizer.tokens(decoded)
+    check(tokens, tokenizer.decode(ids))
     if tokenizer.decode(ids) == decoded and "▁" not in decoded:
-        assert [(token.id, token.word) for token in found] == [(token.id, token.word) for token in expected]
+        assert [(token.id, token.word) for token in tokens] == [(token.id, token.word) for token in expected]
 
 
 @given(st.lists(st.integers(0, 599)))
@@ -108,9 +108,9 @@ def test_characters_that_are_normalised_together_have_one_span() -> None:
 
 
 def test_a_letter_with_two_lower_case_characters_has_one_span() -> None:
-    found = pieces_and_spans(learned("char", "identity", True), "İİ a")
-    assert [inside for piece, inside, _ in found if piece == "i"] == ["İ", "İ"]
-    assert found[-1] == ("a", "a", 1)
+    tokens = pieces_and_spans(learned("char", "identity", True), "İİ a")
+    assert [inside for piece, inside, _ in tokens if piece == "i"] == ["İ", "İ"]
+    assert tokens[-1] == ("a", "a", 1)
 
 
 def test_words_are_those_of_the_original_line() -> None:

@@ -169,8 +169,8 @@ def test_settings_change_the_fingerprint() -> None:
     choices = [
         (kind, normalise, lowercase) for kind in KINDS for normalise in ("nfkc", "identity") for lowercase in (0, 1)
     ]
-    found = {learned(kind, normalise, bool(lowercase)).fingerprint for kind, normalise, lowercase in choices}
-    assert len(found) == len(choices)
+    fingerprints = {learned(kind, normalise, bool(lowercase)).fingerprint for kind, normalise, lowercase in choices}
+    assert len(fingerprints) == len(choices)
 
 
 @given(cut=st.floats(0, 1, exclude_max=True))

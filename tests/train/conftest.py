@@ -79,7 +79,7 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
     from safetensors.torch import load_file
 
     last = max((run / "checkpoints").glob("step-*"))
-    return {name: each for file in last.glob("*.safetensors") for name, each in load_file(file).items()}
+    return {name: tensor for file in last.glob("*.safetensors") for name, tensor in load_file(file).items()}
 
 
 def kinds(events: Sequence[Event]) -> list[str]:

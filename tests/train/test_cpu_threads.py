@@ -54,7 +54,7 @@ def learnt(recipe: Recipe, parts: CpuParts, threads: CpuThreads | None, accumula
         for _ in range(3):
             loads = [load for step in islice(steps, accumulated) for load in step.batches]
             engine.update(loads)
-    return [each.detach().clone() for each in setup.model.parameters()]
+    return [weight.detach().clone() for weight in setup.model.parameters()]
 
 
 @pytest.mark.parametrize("accumulated", [1, 2])
@@ -76,7 +76,7 @@ def test_dropout_does_not_depend_on_the_scheduling_of_threads(tiny: Make) -> Non
     recipe = tiny("model.word_dropout=0.1", "model.attention_dropout=0.1")
     with CpuThreads(3) as threads:
         one, other = (learnt(recipe, CpuParts(3), threads) for _ in range(2))
-    assert all(torch.equal(*both) for both in zip(one, other, strict=True))
+    assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))
 
 
 def test_a_run_with_several_threads_resumes_to_the_same_bits(
@@ -138,7 +138,7 @@ def test_splitting_and_filling_do_not_change_the_loss(tiny: Make) -> None:
     batch = next(setup.feed(512).epoch(0))[0]
     whole = setup.module(batch)
     parts = [load.batch for load in CpuParts(2, 64).split(batch)]
-    torch.testing.assert_close(sum(setup.module(each) for each in parts), whole)
+    torch.testing.assert_close(sum(setup.module(part) for part in parts), whole)
 
 
 def test_a_batch_of_one_pair_is_one_part(tiny: Make) -> None:

@@ -63,7 +63,7 @@ def learnt(recipe: Recipe, counter: Counter | None, accumulated: int) -> list[to
     with stream(feed, BEGINNING, StaticShape.from_feed(feed), pin=False) as steps:
         for _ in range(5):
             engine.update([load for step in islice(steps, accumulated) for load in step.batches])
-    return [each.detach().clone() for each in setup.model.parameters()]
+    return [weight.detach().clone() for weight in setup.model.parameters()]
 
 
 @pytest.mark.parametrize("settings", [(), ("train.rdrop=1.0", "train.optimiser=muon")], ids=["plain", "rdrop"])
@@ -72,8 +72,8 @@ def test_a_replayed_graph_gives_the_same_weights_as_eager_steps(
     accumulated: int, settings: tuple[str, ...], tiny: Make
 ) -> None:
     recipe, counter = tiny("model.dropout=0.0", *settings), Counter()
-    plain, played = (learnt(recipe, each, accumulated) for each in (None, counter))
-    assert all(torch.equal(*both) for both in zip(plain, played, strict=True))
+    plain, played = (learnt(recipe, graphs, accumulated) for graphs in (None, counter))
+    assert all(torch.equal(*pair) for pair in zip(plain, played, strict=True))
     assert (counter.captured, counter.replayed) == (1, 5 * accumulated - WARMUP)
 
 
@@ -87,9 +87,9 @@ def test_a_batch_of_another_size_runs_eagerly(tiny: Make) -> None:
         graphs.run(shape.fill(batch), 1.0)
     assert counter.replayed == 1
     larger = shape.fill(batches[3]), batches[4]
-    losses = [float(graphs.run(each, 1.0).loss) for each in larger]
+    losses = [float(graphs.run(batch, 1.0).loss) for batch in larger]
     assert counter.replayed == 2
-    expected = [float(setup.module(each).detach()) for each in batches[3:]]
+    expected = [float(setup.module(batch).detach()) for batch in batches[3:]]
     assert losses == pytest.approx(expected)
 
 
@@ -99,7 +99,7 @@ def test_the_first_size_that_occurs_often_is_captured(tiny: Make) -> None:
     shape = StaticShape.from_feed(feed)
     batches = [batch for step in islice(feed.epoch(0), 6) for batch in step]
     graphs = GraphRunner(setup.module, CPU.device, "float32", counter.capture)
-    for batch in (batches[0], *(shape.fill(each) for each in batches[:WARMUP]), batches[3]):
+    for batch in (batches[0], *(shape.fill(batch) for batch in batches[:WARMUP]), batches[3]):
         graphs.run(batch, 1.0)
     assert counter.captured == 0
     for batch in batches[4:]:
@@ -147,7 +147,7 @@ def on_cuda(name: str, compiled: bool) -> list[float]:
 
     with TemporaryDirectory() as there:
         runs = Path(there)
-        alike = ("model.dropout=0.0", *(f"model.{each}_dropout=0.0" for each in ("attention", "word")))
+        alike = ("model.dropout=0.0", *(f"model.{kind}_dropout=0.0" for kind in ("attention", "word")))
         alike = alike[: 1 if name == "convs2s" else 3]
         plain = losses(runs / "plain", "train.record=false", *alike)
         played = losses(runs / "played", "train.record=true", *alike)
@@ -155,8 +155,8 @@ def on_cuda(name: str, compiled: bool) -> list[float]:
         parts = losses(runs / "parts", "train.record=true", "train.steps=6")
         parts += losses(runs / "parts", "train.record=true")
     return [
-        max(abs(one - other) / one for one, other in zip(*both, strict=True))
-        for both in ((plain, played), (whole, parts))
+        max(abs(one - other) / one for one, other in zip(*pair, strict=True))
+        for pair in ((plain, played), (whole, parts))
     ]
 
 
@@ -166,7 +166,7 @@ def test_on_cuda_graphs_and_resuming_give_the_losses_of_eager_steps() -> None:
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     differences = json.loads(done.stdout)
-    assert max(max(each) for each in differences.values()) < 1e-3, differences
+    assert max(max(values) for values in differences.values()) < 1e-3, differences
 
 
 if __name__ == "__main__":

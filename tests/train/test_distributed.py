@@ -103,8 +103,8 @@ def test_an_error_of_rank_0_is_not_reported_as_an_internal_error_of_others(
     begun: Path, tiny: Make, tmp_path: Path
 ) -> None:
     run = Path(shutil.copytree(begun, tmp_path / "run"))
-    for each in (run / "checkpoints").rglob("*.safetensors"):
-        each.write_bytes(b"")
+    for path in (run / "checkpoints").rglob("*.safetensors"):
+        path.write_bytes(b"")
     (tmp_path / "tiny.toml").write_text(dump(tiny()), encoding="utf-8")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
     command = [*launch, "regard", "train", str(tmp_path / "tiny.toml"), "--run", str(run), "--device", "cpu"]

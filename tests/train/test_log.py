@@ -22,7 +22,7 @@ def keep(run: Path, since: int = 0, until: int | None = None) -> None:
 def test_reading_the_log_returns_the_written_events(tmp_path: Path) -> None:
     keep(tmp_path)
     events = list(story(tmp_path))
-    # What was noticed before the start stands after it: only then is known where the log goes on.
+    # Messages before the start are written after it, because only then the position in the log is known.
     assert list(read_log(tmp_path).events) == [events[1], events[0], *events[2:]]
 
 
@@ -106,7 +106,7 @@ def test_a_full_disk_causes_one_warning_and_no_error(tmp_path: Path, caplog: pyt
             for step in (10, 20, 30):
                 log.write(progress(step))
         log.path = run / "log.jsonl"
-        log.path.write_text(log.path.read_text() + '{"event": "prog')  # what fitted of the line that did not
+        log.path.write_text(log.path.read_text() + '{"event": "prog')  # the part of the line that fitted on the disk
         log.write(progress(40))
     assert len(caplog.records) == 1
     assert "No space left on device" in caplog.text
@@ -131,7 +131,7 @@ def test_tensorboard_reads_the_curves_and_the_samples(tmp_path: Path) -> None:
     keep(tmp_path, since=50)
     board = EventAccumulator(str(tmp_path / "tensorboard"), size_guidance={"tensors": 0})
     board.Reload()
-    assert [each.step for each in board.Scalars("train/loss")] == list(range(10, 101, 10))
+    assert [point.step for point in board.Scalars("train/loss")] == list(range(10, 101, 10))
     assert board.Scalars("valid/exact match")[-1].value == 100.0
     text = board.Tensors("samples")[-1].tensor_proto.string_val[0].decode()
     assert validated(STEPS).samples[1].output in text
@@ -143,5 +143,5 @@ def test_tensorboard_files_of_other_programs_are_kept(tmp_path: Path) -> None:
     theirs.touch()
     keep(tmp_path, until=50)
     keep(tmp_path, since=50)
-    names = {each.name for each in theirs.parent.iterdir()}
+    names = {path.name for path in theirs.parent.iterdir()}
     assert names == {theirs.name, "events.out.tfevents.000001", "events.out.tfevents.000002"}

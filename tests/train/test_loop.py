@@ -31,7 +31,7 @@ def test_training_yields_its_events_and_writes_a_model(tiny: Make, trained: Trai
     assert names.count("Validated") == names.count("Saved") == 3
     bundle = load_bundle(tmp_path)
     assert bundle.scores["training"]["steps"] == 6
-    assert [each["name"] for each in bundle.scores["test"]["scores"]][:2] == ["BLEU", "chrF2"]
+    assert [score["name"] for score in bundle.scores["test"]["scores"]][:2] == ["BLEU", "chrF2"]
     assert bundle.scores["test"]["examples"] == 30
 
 
@@ -99,12 +99,12 @@ def test_gradient_accumulation_equals_one_large_batch(tiny: Make, trained: Train
     try:
         recipe = tiny("train.steps=2", "model.dropout=0.0", "train.accumulate=2", "train.clip=9e9")
         trained(recipe, tmp_path / "two")
-        found = weights(tmp_path / "two")
+        accumulated = weights(tmp_path / "two")
         again = weights_after_whole_steps(recipe)
     finally:
         torch.set_default_dtype(torch.float32)
-    for name, each in again.items():
-        torch.testing.assert_close(found[f"weights.{name}"], each, rtol=1e-9, atol=1e-9)
+    for name, weight in again.items():
+        torch.testing.assert_close(accumulated[f"weights.{name}"], weight, rtol=1e-9, atol=1e-9)
 
 
 def weights_after_whole_steps(recipe: Recipe) -> dict[str, torch.Tensor]:
@@ -136,7 +136,7 @@ def weights_after_whole_steps(recipe: Recipe) -> dict[str, torch.Tensor]:
         torch.autograd.backward(loss / sum(batch.units for batch in batches))
         adam.param_groups[0]["lr"] = learning_rate(recipe.train, number)
         adam.step()
-    return {name: each.detach() for name, each in setup.model.named_parameters()}
+    return {name: parameter.detach() for name, parameter in setup.model.named_parameters()}
 
 
 def test_patience_ends_a_run_that_does_not_improve(tiny: Make, trained: Train, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_without_validation_data_the_last_weights_are_kept(tiny: Make, trained: 
     events = trained(recipe, tmp_path)
     assert "Validated" not in kinds(events)
     saved, last = load_file(tmp_path / "model.safetensors"), weights(tmp_path)
-    assert all(torch.equal(each, last[f"weights.{name}"]) for name, each in saved.items())
+    assert all(torch.equal(weight, last[f"weights.{name}"]) for name, weight in saved.items())
 
 
 @pytest.mark.parametrize("word", ["train.patience=3", "train.schedule=plateau", "train.choose=bleu"])
@@ -207,14 +207,14 @@ def test_the_mean_of_the_last_weights_is_kept_if_it_is_no_worse(tiny: Make, trai
     events = trained(tiny("train.average=2", "train.rate=1e-4"), tmp_path)
     finished = events[-1]
     assert isinstance(finished, Finished)
-    kept = [load_file(each) for each in sorted((tmp_path / "weights").glob("step-*"))]
+    kept = [load_file(path) for path in sorted((tmp_path / "weights").glob("step-*"))]
     model = load_file(tmp_path / "model.safetensors")
     assert len(kept) == 2
     if finished.scores["weights"].startswith("mean"):
         means = {name: (kept[0][name] + kept[1][name]) / 2 for name in model}
         torch.testing.assert_close(model, means)
     else:
-        assert all(torch.equal(each, kept[1][name]) for name, each in model.items())
+        assert all(torch.equal(weight, kept[1][name]) for name, weight in model.items())
 
 
 def test_a_moving_average_lags_behind_the_weights(tiny: Make, trained: Train, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_moving_average_lags_behind_the_weights(tiny: Make, trained: Train, tm
 
 def test_only_the_last_checkpoints_are_kept(tiny: Make, trained: Train, tmp_path: Path) -> None:
     trained(tiny("train.keep=1"), tmp_path)
-    assert [each.name for each in (tmp_path / CHECKPOINTS).iterdir()] == ["step-00000006"]
+    assert [path.name for path in (tmp_path / CHECKPOINTS).iterdir()] == ["step-00000006"]
 
 
 def test_auto_finds_the_batch_size_once_and_stores_it(tiny: Make, trained: Train, tmp_path: Path) -> None:
@@ -235,9 +235,9 @@ def test_auto_finds_the_batch_size_once_and_stores_it(tiny: Make, trained: Train
     assert any(isinstance(event, Noticed) and "tokens fit" in event.message for event in events)
     again = trained(tiny("train.tokens=auto", "train.steps=7"), tmp_path)
     assert not any(isinstance(event, Noticed) for event in again)
-    place, _ = find_latest(tmp_path)
-    assert place is not None
-    assert json.loads((place / "notes.json").read_text())["state"]["budget"] >= 1024
+    checkpoint, _ = find_latest(tmp_path)
+    assert checkpoint is not None
+    assert json.loads((checkpoint / "notes.json").read_text())["state"]["budget"] >= 1024
 
 
 def test_a_diverged_loss_raises_an_error_that_says_what_to_do(tiny: Make, trained: Train, tmp_path: Path) -> None:
@@ -260,9 +260,9 @@ def test_weights_that_are_not_finite_are_not_saved(
     before = (run / "weights" / "best.safetensors").read_bytes()
     with pytest.raises(ValueError, match=rf"diverged.*{where}.*step-00000004, is complete.*lower train.rate"):
         trained(recipe, run)
-    place, faults = find_latest(run)
-    assert place is not None
-    assert (place.name, faults) == ("step-00000004", [])
+    checkpoint, faults = find_latest(run)
+    assert checkpoint is not None
+    assert (checkpoint.name, faults) == ("step-00000004", [])
     assert (run / "weights" / "best.safetensors").read_bytes() == before
     assert not list((run / "weights").glob("step-*"))
 
@@ -281,8 +281,8 @@ def test_train_start_takes_the_weights_of_another_run(tiny: Make, trained: Train
     events = trained(more, tmp_path / "new")
     assert any(isinstance(event, Noticed) and "started from" in event.message for event in events)
     old, new = load_file(once / "model.safetensors"), load_file(tmp_path / "new" / "model.safetensors")
-    for name, each in old.items():
-        torch.testing.assert_close(new[name][: each.shape[0]], each)
+    for name, weight in old.items():
+        torch.testing.assert_close(new[name][: weight.shape[0]], weight)
     started = next(event for event in events if isinstance(event, Started))
     assert started.vocabulary == {"source": 321, "target": 321}
     assert started.recipe.text.symbols == ("<2de>",)

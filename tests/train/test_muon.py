@@ -11,20 +11,20 @@ from regard.train.muon import Muon, orthogonalise
 def weights(*shapes: tuple[int, int]) -> list[Tensor]:
     dice = torch.Generator().manual_seed(3)
     made = [torch.randn(shape, generator=dice).requires_grad_() for shape in shapes]
-    for each in made:
-        each.grad = torch.randn(each.shape, generator=dice)
+    for weight in made:
+        weight.grad = torch.randn(weight.shape, generator=dice)
     return made
 
 
 def moved(optimiser: torch.optim.Optimizer, steps: int = 2) -> list[Tensor]:
     for _ in range(steps):
         optimiser.step()
-    return [each.detach() for group in optimiser.param_groups for each in group["params"]]
+    return [weight.detach() for group in optimiser.param_groups for weight in group["params"]]
 
 
 def test_singular_values_become_about_one() -> None:
-    found = orthogonalise(torch.randn(3, 24, 40, generator=torch.Generator().manual_seed(0)))
-    values = torch.linalg.svdvals(found.float())
+    orthogonal = orthogonalise(torch.randn(3, 24, 40, generator=torch.Generator().manual_seed(0)))
+    values = torch.linalg.svdvals(orthogonal.float())
     assert 0.5 < float(values.min()) < float(values.max()) < 1.3
 
 
@@ -39,18 +39,18 @@ def test_updates_are_those_of_torch(decay: float) -> None:
 
 def test_merged_projections_are_orthogonalised_separately() -> None:
     apart = weights((16, 16), (16, 16), (8, 16))
-    merged = torch.cat([each.detach() for each in apart]).requires_grad_()
-    merged.grad = torch.cat([each.grad for each in apart if each.grad is not None])
-    (found,) = moved(Muon([merged], 0.1, merged_rows={id(merged): (16, 16, 8)}))
-    torch.testing.assert_close(found, torch.cat(moved(Muon(apart, 0.1))), rtol=0.0, atol=5e-3)
+    merged = torch.cat([weight.detach() for weight in apart]).requires_grad_()
+    merged.grad = torch.cat([weight.grad for weight in apart if weight.grad is not None])
+    (updated,) = moved(Muon([merged], 0.1, merged_rows={id(merged): (16, 16, 8)}))
+    torch.testing.assert_close(updated, torch.cat(moved(Muon(apart, 0.1))), rtol=0.0, atol=5e-3)
 
 
 def test_threads_do_not_change_the_updates() -> None:
     shapes = [(16, 16), (16, 48), (48, 16), (16, 16), (32, 16)]
     alone, shared = Muon(weights(*shapes), 0.1), Muon(weights(*shapes), 0.1)
     with CpuThreads(2) as shared.threads:
-        found = moved(shared)
-    for one, other in zip(moved(alone), found, strict=True):
+        updated = moved(shared)
+    for one, other in zip(moved(alone), updated, strict=True):
         torch.testing.assert_close(one, other, rtol=0.0, atol=5e-3)
 
 

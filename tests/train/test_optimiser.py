@@ -23,10 +23,10 @@ def train_settings(**settings: object) -> Train:
 @pytest.mark.parametrize("name", ["adam", "adamw", "muon"])
 def test_every_weight_is_in_one_parameter_group(model: nn.Module, name: str) -> None:
     held = [
-        id(each)
+        id(weight)
         for optimiser in build_optimisers(model, train_settings(optimiser=name))
         for group in optimiser.param_groups
-        for each in group["params"]
+        for weight in group["params"]
     ]
     assert sorted(held) == sorted(map(id, model.parameters()))
 
@@ -41,7 +41,7 @@ def test_muon_has_matrices_but_no_embeddings(model: nn.Module) -> None:
     muon, rest = build_optimisers(model, train_settings(optimiser="muon"))
     assert isinstance(muon, Muon)
     assert isinstance(rest, AdamW)
-    shapes = [each.shape for group in muon.param_groups for each in group["params"]]
+    shapes = [weight.shape for group in muon.param_groups for weight in group["params"]]
     assert shapes
     assert torch.Size([23, 16]) not in shapes
 
@@ -49,7 +49,7 @@ def test_muon_has_matrices_but_no_embeddings(model: nn.Module) -> None:
 def test_weight_decay_applies_to_matrices_only(model: nn.Module) -> None:
     (optimiser,) = build_optimisers(model, train_settings(decay=0.1))
     assert {
-        (each.ndim >= 2, group["weight_decay"]) for group in optimiser.param_groups for each in group["params"]
+        (weight.ndim >= 2, group["weight_decay"]) for group in optimiser.param_groups for weight in group["params"]
     } == {
         (True, 0.1),
         (False, 0.0),
@@ -67,9 +67,9 @@ def test_initialising_the_state_early_does_not_change_the_update(name: str) -> N
         if early:
             state_tensors(model, optimisers)
         set_learning_rate(optimisers, 1e-2)
-        for each in model.parameters():
-            each.grad = torch.ones_like(each).normal_(generator=torch.Generator().manual_seed(each.numel()))
+        for weight in model.parameters():
+            weight.grad = torch.ones_like(weight).normal_(generator=torch.Generator().manual_seed(weight.numel()))
         for optimiser in optimisers:
             optimiser.step()
-        after.append([each.detach().clone() for each in model.parameters()])
+        after.append([weight.detach().clone() for weight in model.parameters()])
     assert all(torch.equal(one, other) for one, other in zip(*after, strict=True))

@@ -156,10 +156,10 @@ def test_a_sparkline_falls_as_its_values_fall() -> None:
 
 
 def test_durations_and_counts_are_short() -> None:
-    assert [format_duration(each) for each in (7, 750, 3725, float("nan"), float("inf"))] == [
+    assert [format_duration(seconds) for seconds in (7, 750, 3725, float("nan"), float("inf"))] == [
         "0:07", "12:30", "1:02:05", "–", "–",
     ]  # fmt: skip
-    assert [format_count(each) for each in (980, 9999, 15_300, 4.2e6, 65e6, 1.1e9)] == [
+    assert [format_count(number) for number in (980, 9999, 15_300, 4.2e6, 65e6, 1.1e9)] == [
         "980", "9,999", "15.3 k", "4.20 M", "65.0 M", "1.10 G",
     ]  # fmt: skip
 

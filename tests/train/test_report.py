@@ -109,7 +109,7 @@ def test_sentences_have_a_text_direction(run: Path, page: Page) -> None:
 def test_every_figure_has_a_text_alternative(page: Page) -> None:
     pictures = [attributes for tag, attributes in page.tags if tag == "svg"]
     assert len(pictures) == 2
-    assert all(each["role"] == "img" and each["aria-label"] for each in pictures)
+    assert all(picture["role"] == "img" and picture["aria-label"] for picture in pictures)
 
 
 def test_the_history_of_an_output_can_be_opened(run: Path) -> None:
@@ -159,7 +159,7 @@ def test_curves_of_a_long_run_are_thinned_out(tmp_path: Path) -> None:
     drawn = figure.axes[0].lines[0]
     assert np.size(drawn.get_xdata()) <= 400
     assert np.asarray(drawn.get_xdata())[-1] == 5000
-    assert np.asarray(drawn.get_ydata()).mean() == pytest.approx(np.mean([each.loss for each in events]), rel=0.01)
+    assert np.asarray(drawn.get_ydata()).mean() == pytest.approx(np.mean([event.loss for event in events]), rel=0.01)
 
 
 def test_very_long_words_are_cut_in_figures(tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_other_files_among_the_checkpoints_are_kept(half: Path, straight: Path, 
     shutil.copytree(last, last.with_name("step-00000004.copy"))
     (half / CHECKPOINTS / "step-notes.txt").write_text("the good one is 4", encoding="utf-8")
     list(train(tiny(), half, "cpu"))
-    names = {each.name for each in (half / CHECKPOINTS).iterdir()}
+    names = {path.name for path in (half / CHECKPOINTS).iterdir()}
     assert names == {"step-00000004", "step-00000006", "step-00000004.copy", "step-notes.txt"}
     shutil.rmtree(last.with_name("step-00000004.copy"))
     (half / CHECKPOINTS / "step-notes.txt").unlink()
@@ -176,8 +176,8 @@ def test_other_files_among_the_checkpoints_are_kept(half: Path, straight: Path, 
 
 
 def test_without_an_undamaged_checkpoint_nothing_is_overwritten(half: Path, tiny: Make, trained: Train) -> None:
-    for each in (half / CHECKPOINTS).rglob("*.safetensors"):
-        each.write_bytes(b"")
+    for path in (half / CHECKPOINTS).rglob("*.safetensors"):
+        path.write_bytes(b"")
     with pytest.raises(ValueError, match=r"every checkpoint of .* is damaged.*start a new run"):
         trained(tiny(), half)
 
@@ -200,10 +200,10 @@ def test_a_full_disk_loses_nothing(size: int, straight: Path, half: Path, tiny: 
     message = r"cannot write in .*step-00000004, is complete.*repeat the command"
     with full_disk_from(events, Started, size), pytest.raises(OSError, match=message):
         list(events)
-    place, faults = find_latest(half)
-    assert place is not None
-    assert (place.name, faults) == ("step-00000004", [])
-    assert {each.name for each in (half / CHECKPOINTS).iterdir()} == {"step-00000002", "step-00000004"}
+    checkpoint, faults = find_latest(half)
+    assert checkpoint is not None
+    assert (checkpoint.name, faults) == ("step-00000004", [])
+    assert {path.name for path in (half / CHECKPOINTS).iterdir()} == {"step-00000002", "step-00000004"}
     trained(tiny(), half)
     assert same(straight, half)
 
@@ -237,10 +237,10 @@ def test_changed_data_under_the_same_recipe_are_refused(tiny: Make, trained: Tra
     with (tmp_path / "text.en").open("a", encoding="utf-8") as one, (tmp_path / "text.de").open("a") as other:
         print("a new", file=one)
         print("word d", file=other)
-    before = {each: each.read_bytes() for each in (tmp_path / "run" / "tokenizer").iterdir()}
+    before = {path: path.read_bytes() for path in (tmp_path / "run" / "tokenizer").iterdir()}
     with pytest.raises(ValueError, match="data or the vocabulary has changed"):
         trained(recipe.model_copy(update={"train": recipe.train.model_copy(update={"steps": 4})}), tmp_path / "run")
-    assert before == {each: each.read_bytes() for each in before}, "the trained model needs its own vocabulary"
+    assert before == {path: path.read_bytes() for path in before}, "the trained model needs its own vocabulary"
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def test_filled_batches_have_one_size_and_keep_their_tokens(tiny: Make) -> None:
         filled = [load for step in islice(steps, 8) for load in step.batches]
     with stream(feed, BEGINNING, None, pin=False) as steps:
         plain = [load for step in islice(steps, 8) for load in step.batches]
-    assert len({each.batch.static_size for each in filled}) == 1
-    assert [each.units for each in filled] == [each.units for each in plain]
+    assert len({step.batch.static_size for step in filled}) == 1
+    assert [step.units for step in filled] == [step.units for step in plain]
     for one, other in zip(filled, plain, strict=True):
         assert isinstance(one.batch, TranslationBatch)
         assert isinstance(other.batch, TranslationBatch)
@@ -54,7 +54,7 @@ def test_filling_does_not_change_the_loss(tiny: Make) -> None:
     feed = setup.feed(512)
     batch = next(feed.epoch(0))[0]
     filled = StaticShape.from_feed(feed).fill(batch)
-    losses = [setup.module(each) for each in (batch, filled)]
+    losses = [setup.module(values) for values in (batch, filled)]
     torch.testing.assert_close(losses[0], losses[1])
 
 

@@ -38,12 +38,12 @@ def test_other_processes_sample_the_same_ids_as_this_one(folder: Path, apart: Su
 
 
 def test_each_block_has_its_own_seed(folder: Path) -> None:
-    both = FieldSampler(LocalSampler(Tokenizers.load(folder)), "source")
+    sampler = FieldSampler(LocalSampler(Tokenizers.load(folder)), "source")
     lines = LINES[:1] * (2 * BLOCK)
-    ids, offsets = both.sample_batch(lines, 0.5, seed=1)
+    ids, offsets = sampler.sample_batch(lines, 0.5, seed=1)
     halves = [[tuple(ids[offsets[at] : offsets[at + 1]]) for at in range(start, start + BLOCK)] for start in (0, BLOCK)]
     assert halves[0] != halves[1]
-    assert not np.array_equal(both.sample_batch(lines, 0.5, seed=2)[0], ids)
+    assert not np.array_equal(sampler.sample_batch(lines, 0.5, seed=2)[0], ids)
 
 
 def test_no_lines_give_no_ids(folder: Path) -> None:

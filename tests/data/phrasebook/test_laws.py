@@ -12,7 +12,7 @@ from regard.data import phrasebook
 from regard.data.phrasebook import LANGUAGES, SPLITS, Phrase, phrases
 
 KINDS = {"subject-verb", "verb-object", "adjective-noun", "pronoun-antecedent"}
-# Words of the target that say nothing by themselves: a question mark that stands alone, and nothing else.
+# Words of the target without a meaning of their own: only a separate question mark.
 SILENT = {"?"}
 
 any_language = st.sampled_from(LANGUAGES)
@@ -38,7 +38,7 @@ def test_links_and_relations_are_between_words_of_the_sentence(to: str, split: s
 @settings(max_examples=40, deadline=None)
 @given(any_language, any_split, any_seed)
 def test_every_word_but_an_english_article_has_a_link(to: str, split: str, seed: int) -> None:
-    # Stronger than covering content words: in these languages nothing at all is left over but bare punctuation
+    # Stronger than covering content words: in these languages the only words without a link are punctuation
     # and an English article that the other language does without.
     for phrase in draw(to, split, 25, seed):
         linked = {link.source for link in phrase.alignment}, {link.target for link in phrase.alignment}

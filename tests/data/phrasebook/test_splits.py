@@ -56,7 +56,7 @@ def test_sentences_that_differ_only_in_function_words_are_in_one_split() -> None
     together = ["he bought a car", "she has bought the cars", "I will buy my car", "did they buy this car?"]
     derivations = [find(sentence, default_phrasebook().grammar) for sentence in together]
     assert None not in derivations
-    assert len({default_phrasebook().splitter.split(each) for each in derivations if each}) == 1
+    assert len({default_phrasebook().splitter.split(derivation) for derivation in derivations if derivation}) == 1
 
 
 def test_the_arabic_dual_is_in_the_split_of_an_equal_plural() -> None:
