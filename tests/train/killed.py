@@ -25,11 +25,11 @@ def attempt(recipe: str, run: str, seconds: float) -> bool:
 
 
 def main(recipe: str, run: str, seed: str) -> None:
-    dice = random.Random(int(seed))
+    generator = random.Random(int(seed))
     torch.set_num_threads(1)
     kills = 0
     # A little longer each time, so that a slow machine finishes too.
-    while not attempt(recipe, run, dice.uniform(0.05, 0.5) * (1 + kills / 4)):
+    while not attempt(recipe, run, generator.uniform(0.05, 0.5) * (1 + kills / 4)):
         kills += 1
     print(kills)
 

@@ -9,10 +9,10 @@ from regard.train.muon import Muon, orthogonalise
 
 
 def weights(*shapes: tuple[int, int]) -> list[Tensor]:
-    dice = torch.Generator().manual_seed(3)
-    made = [torch.randn(shape, generator=dice).requires_grad_() for shape in shapes]
+    generator = torch.Generator().manual_seed(3)
+    made = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
     for weight in made:
-        weight.grad = torch.randn(weight.shape, generator=dice)
+        weight.grad = torch.randn(weight.shape, generator=generator)
     return made
 
 

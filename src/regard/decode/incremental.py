@@ -84,7 +84,9 @@ class IncrementalSearch(Generic[State]):
         independent = options.rows == 1 or options.sampling is not None
         shape = len(sentences) * options.groups, options.rows // options.groups, options.ended_slots
         begin = [
-            options.begin if each.begin is None else each.begin for each in sentences for _ in range(options.groups)
+            options.begin if sentence.begin is None else sentence.begin
+            for sentence in sentences
+            for _ in range(options.groups)
         ]
         beams = Beams.begin(shape, begin, independent, self.device)
         if not self.sentences:
@@ -247,9 +249,9 @@ class IncrementalSearch(Generic[State]):
             self.beams.keep_history(max(maxima) + 1)
         self.ranker = Ranker(self.beams, options, sentences, self.selector.independent)
 
-    def _indices(self, sentences: list[int], each: int) -> Int[Tensor, " N"]:
-        """Return the indices of the beams or rows of some sentences, which have so many each."""
-        return torch.tensor([i * each + j for i in sentences for j in range(each)], device=self.device)
+    def _indices(self, sentences: list[int], count: int) -> Int[Tensor, " N"]:
+        """Return the indices of the beams or rows of some sentences, which have `count` each."""
+        return torch.tensor([i * count + j for i in sentences for j in range(count)], device=self.device)
 
 
 def make_selector(

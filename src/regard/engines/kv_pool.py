@@ -1,6 +1,6 @@
 """The KV cache of the indexed engine: every key and value is written once, and rows of a batch point at them.
 
-A row of the batch is a list of table rows where its own tokens lie, and those of its memory. Beams that change places
+A row of the batch is a list of the table rows of its own tokens, and of those of its memory. Beams that change places
 and sentences that leave exchange or drop such lists; sentences that join bring theirs. Rows may differ in length: all
 write into the same column, and the columns before a row's first token are masked.
 """

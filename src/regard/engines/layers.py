@@ -29,7 +29,7 @@ MakeLinear = Callable[[Tensor, Tensor | None], Any]
 
 @no_type_check
 class EngineLayerNorm(nn.Module):
-    """LayerNorm, called below `functional.layer_norm`, which checks its arguments anew each time."""
+    """LayerNorm, called below `functional.layer_norm`, which checks its arguments at every call."""
 
     def __init__(self, norm: nn.LayerNorm, dtype: torch.dtype, device: torch.device | str) -> None:
         """Copy the weights of a trained norm."""
@@ -206,7 +206,7 @@ class EngineEmbedding:
             joined_ND = token_ND * self.scale
         else:
             self.prepare(longest)
-            if self.position.limit is not None:  # the positions of padding may lie beyond the last learned one
+            if self.position.limit is not None:  # the positions of padding may exceed the learned ones
                 position_N = position_N.clamp(max=self.position.limit - 1)
             position_ND = functional.embedding(position_N, self.positions_TD)
             if self.join == "sum":

@@ -13,7 +13,7 @@ BLOCK = 64
 def top_logprobs(logits_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k greatest log-probabilities of each row, greatest first, and their tokens; TorchScript compiles it.
 
-    The k greatest lie in the k blocks with the greatest maxima, so only those blocks are searched.
+    The k greatest are in the k blocks with the greatest maxima, so only those blocks are searched.
     """
     if logits_RV.dtype != torch.float64:
         logits_RV = logits_RV.to(torch.float32)

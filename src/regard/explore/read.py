@@ -85,8 +85,8 @@ def _measure_heads(table_HQK: WeightTable) -> "np.ndarray[tuple[int, int], np.dt
 def _is_greedy(model: InspectedModel, ids: Ids, prefix: Ids, labels: Ids, decoded: DecoderPass) -> bool:
     """Return whether a greedy search under the changes would find the baseline again.
 
-    It does if every token of the baseline is still the most probable one. One pass tells, where a search takes one for
-    each token.
+    It does if every token of the baseline is still the most probable one. This takes one pass; a search takes one
+    for each token.
     """
     beginning = model.adapter.beginning(ids, prefix)
     options = model.adapter.search_options(1, 1, beginning)

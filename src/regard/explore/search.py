@@ -52,7 +52,7 @@ def run_search(
     prompt = beginning[: adapter.prompt_length(beginning)]
     hypotheses: list[Hypothesis] = []
     with applied(layers, request.changes, DECODER_PARTS, request.means or {}) as decoding:
-        # Only the changes stay active between two steps. Global torch modes must not leak to the caller, who runs
+        # Only the changes stay active between two steps. Global torch modes must not leak to the caller, which runs
         # between the yields.
         with evaluating(model):
             changed = decoding if request.changes else None

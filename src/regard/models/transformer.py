@@ -221,7 +221,7 @@ def build_transformer(settings: Transformer, source_vocabulary: int, target_voca
 
 
 def initialise(model: nn.Module, settings: Transformer) -> None:
-    """Draw all weight matrices anew from N(0, init_std²), if the recipe sets `init_std`.
+    """Draw all weight matrices again from N(0, init_std²), if the recipe sets `init_std`.
 
     The matrices that write into a residual stream are divided by the square root of how many its stack has (Radford et
     al. 2019, §2.3).

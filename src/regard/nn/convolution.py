@@ -24,7 +24,7 @@ class ConvolutionWindow:
     shifts: tuple[int, ...]
     """Relative position of each neighbour, in ascending order."""
     inside: tuple[Bool[Tensor, "N 1"], ...]
-    """For each neighbour, whether it lies in the token's own sequence."""
+    """For each neighbour, whether it is in the token's own sequence."""
 
     @classmethod
     def from_layout(cls, layout: Layout, kernel: int, causal: bool) -> "ConvolutionWindow":

@@ -27,7 +27,7 @@ def make_projection(width: int, parts: Sequence[int]) -> nn.Linear:
 
 
 def apply_linear(linear: nn.Linear, x: Float[Tensor, "*rest D"], skip_bias: bool) -> Float[Tensor, "*rest D2"]:
-    """Apply a linear layer; with `skip_bias`, leave its bias to the caller, who adds it in a fused kernel."""
+    """Apply a linear layer; with `skip_bias`, leave its bias to the caller, which adds it in a fused kernel."""
     if skip_bias:
         return functional.linear(x, linear.weight)
     y: Tensor = linear(x)

@@ -101,7 +101,7 @@ def _sines(position_N: Tensor, width: int, halves: bool, dtype: torch.dtype) -> 
 
 
 # An operator the compiler does not look into. Otherwise it would fuse the sines into the gather that follows, and
-# compute them anew for every token instead of once per position.
+# compute them again for every token instead of once per position.
 _opaque_sines = torch.library.custom_op("regard::sines", _sines, mutates_args=())
 
 

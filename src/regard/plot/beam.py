@@ -28,7 +28,7 @@ class BeamNode:
     """Score of the hypothesis that ends here."""
     state: Literal["alive", "finished", "pruned"]
     best: bool = False
-    """Whether it lies on the path to the best hypothesis."""
+    """Whether it is on the path to the best hypothesis."""
 
 
 Spot = tuple[int, int, int]

@@ -123,7 +123,7 @@ def _vertical(source: Sequence[str], target: Sequence[str], widths: tuple[list[f
 def _draw_lines(
     axes: Axes, weights: NDArray[np.float64], page: _PageLayout, gold: GoldLinks | None, threshold: float
 ) -> None:
-    """Draw the lines, strong ones last so that they lie on top."""
+    """Draw the lines, strong ones last so that they are on top."""
     for flat in np.argsort(weights, axis=None):
         target, source = divmod(int(flat), weights.shape[1])
         weight = float(weights[target, source])

@@ -1,4 +1,4 @@
-"""Settings of a server: the address it listens on, who may send requests, and the limits of a request."""
+"""Settings of a server: the address it listens on, which clients may send requests, and the limits of a request."""
 
 from dataclasses import dataclass, field, fields
 

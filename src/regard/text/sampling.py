@@ -98,7 +98,7 @@ class DropoutSampler(SubwordSampler):
             return self.ids(self._merge(word, lambda _: draw() < amount)[0])
         # The number of merges made before the next skipped one has a geometric distribution. So the few merges that
         # are skipped can be drawn first, and they determine the segmentation, which can be cached under them. The word
-        # is finished once the next skipped merge lies past its last one.
+        # is finished once the next skipped merge is after its last one.
         scale = 1 / math.log1p(-max(amount, 1e-15))  # a smaller amount would overflow, and no line is long enough
         skipped: tuple[int, ...] = ()
         at = -1

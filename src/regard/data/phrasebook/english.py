@@ -8,7 +8,6 @@ from regard.data.phrasebook.language import (
     Language,
     Word,
     invariable,
-    pronoun_features,
     split_options,
 )
 
@@ -66,18 +65,11 @@ class English(Language):
 
     def features(self, word: Word) -> Features:
         """Return person, number, and the gender that decides between he, she and it."""
-        match word.category:
-            case "noun":
-                person = "person" in word.classes
-                gender = ("f" if "she" in word.classes else "m") if person else "n"
-                return Features(gender, word.variant, "3", kind="mass" if "mass" in word.classes else "")
-            case "name":
-                return Features("f" if "f" in word.classes else "m", "sg", "3")
-            case "pronoun":
-                return pronoun_features(word)
-            case "determiner":
-                return Features(determiner=word.key)
-        return Features()
+        if word.category != "noun":
+            return super().features(word)
+        person = "person" in word.classes
+        gender = ("f" if "she" in word.classes else "m") if person else "n"
+        return Features(gender, word.variant, "3", kind="mass" if "mass" in word.classes else "")
 
     def inflect(self, word: Word, form: str, case: str, agree: Features) -> tuple[Form, ...]:
         """Return the tokens of a word in a form."""

@@ -67,7 +67,7 @@ class PredictedWindow(nn.Module):
     def forward(
         self, q_BHQE: Float[Tensor, "B H Q E"], lengths_B: Int[Tensor, " B"], keys: int
     ) -> tuple[Bool[Tensor, "B H Q K"], Float[Tensor, "B H Q K"]]:
-        """Return which of `keys` keys lie in each query's window, and the Gaussian factors of their weights."""
+        """Return which of `keys` keys are in each query's window, and the Gaussian factors of their weights."""
         share = torch.sigmoid(self.outer(torch.tanh(self.inner(q_BHQE))))
         share = share.to(torch.promote_types(share.dtype, torch.float32))  # half precision cannot count to 1000
         position = self.place(lengths_B.to(share.dtype)[:, None, None, None] * share)

@@ -240,7 +240,7 @@ def _gradients(
     constants = _constants(tensors, sizes, scale, causal, window)
     qkv, sequences = _qkv(tensors), (q_offsets, k_offsets, order_B, bounds)
     strides, gradients = [x.stride(0) for x in qkv], [torch.empty_like(x) for x in tensors]
-    # A gradient without a tensor of its own lies inside the one before it, and the kernel computes its address; the
+    # A gradient without a tensor of its own is a part of the one before it, and the kernel computes its address; the
     # tensor passed in its place is a placeholder that is never written.
     into = [*gradients, *qkv[len(gradients) :]]
     for number, config in launch_configs(longest):
