@@ -35,13 +35,13 @@ def test_captured_steps_give_the_log_probabilities_of_the_model(
     engine = engines.engine(model, "cuda", precision)
     assert isinstance(engine, StaticEngine)
     state, theirs = engine.start(Ragged.from_list(SOURCES), 2), model.start(Ragged.from_list(SOURCES), 2)
-    dice = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(1)
     for _ in range(40):
-        tokens = torch.randint(70, (8,), generator=dice)
+        tokens = torch.randint(70, (8,), generator=generator)
         logprobs, state = engine.step(tokens.cuda(), state)
         expected, theirs = model.step(tokens, theirs)
         assert float((logprobs.cpu() - expected).abs().max()) < tolerance
-        rows = torch.arange(8) // 2 * 2 + torch.randint(2, (8,), generator=dice)
+        rows = torch.arange(8) // 2 * 2 + torch.randint(2, (8,), generator=generator)
         state, theirs = engine.select(state, rows.cuda()), model.select(theirs, rows)
     assert state.work.graphs
 
@@ -89,9 +89,9 @@ def test_captured_steps_of_a_search_do_not_wait_for_the_device(beam: int) -> Non
     requests = [SentenceOptions(source_length=len(source)) for source in SOURCES]
     search(engine, engine.start(Ragged.from_list(SOURCES), beam), requests, options, "cuda")
     state = engine.start(Ragged.from_list(SOURCES), beam)
-    (board,) = state.work.boards.values()
+    (static_search,) = state.work.searches.values()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        engine.run_steps(engine.reserve(state, 30), board, 30)
+        engine.run_steps(engine.reserve(state, 30), static_search, 30)
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -6,10 +6,9 @@ have (Jacob et al. 2018, §2.1). Where a kernel is missing, torch's own linear l
 """
 
 import warnings
-from typing import Literal, Protocol, no_type_check, runtime_checkable
+from typing import Literal, no_type_check
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -19,20 +18,6 @@ SMALL = 1 << 17  # entries of a float32 weight up to which torch is faster than 
 FEW = 4  # rows that oneDNN multiplies by a weight in memory faster than one, two or three, by up to a quarter
 MANY = 64  # rows from which on oneDNN's int8 output layer is faster than FBGEMM's, by up to a quarter
 CACHE = 1 << 25  # bytes of weights that stay in the processor's cache from step to step
-
-
-@runtime_checkable
-class PackedLinear(Protocol):
-    """x Wᵀ + b, on weights laid out beforehand."""
-
-    def __call__(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
-        """Project each row."""
-
-    def add(self, x_ND: Float[Tensor, "N D"], y_NF: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
-        """Project each row and add `y_NF`, which may be overwritten."""
-
-    def relu(self, x_ND: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
-        """Project each row and apply ReLU."""
 
 
 # TorchScript compiles these classes. It does not know shapes in signatures, or checks of them.

@@ -167,9 +167,9 @@ class StaticEngine:
     def static_search(self, state: StaticState, key: Hashable, make: Callable[[int, int], StaticSearch]) -> Any:
         """Return the search tables of this key in a batch's workspace; make them for its shape if there are none."""
         work = state.work
-        if key not in work.boards:
-            work.boards[key] = make(work.shape.sentences, work.shape.steps)
-        return work.boards[key]
+        if key not in work.searches:
+            work.searches[key] = make(work.shape.sentences, work.shape.steps)
+        return work.searches[key]
 
     @torch.inference_mode()
     def reserve(self, state: StaticState, steps: int) -> StaticState:
@@ -178,23 +178,24 @@ class StaticEngine:
         return state if fits else self._move([state], steps)
 
     @torch.inference_mode()
-    def run_steps(self, state: StaticState, board: StaticSearch, steps: int) -> StaticState:
-        """Make so many steps, for which there is capacity; the board decides between them."""
-        self.embed.check(board.token_R, state.clock + max(state.prompts, default=0) + steps)
+    def run_steps(self, state: StaticState, search: StaticSearch, steps: int) -> StaticState:
+        """Make this many steps, for which there is capacity; the search chooses the tokens between them."""
+        self.embed.check(search.token_R, state.clock + max(state.prompts, default=0) + steps)
         for _ in range(steps):
             reach = _round(state.clock + 1, MIN_INPUTS)
-            state.work.run((reach, id(board)), partial(self._step_and_decide, reach=reach, board=board), board.buffers)
+            program = partial(self._step_and_decide, reach=reach, search=search)
+            state.work.run((reach, id(search)), program, search.buffers)
             state.clock += 1
         return state
 
-    def _step_and_decide(self, work: Workspace, reach: int, board: StaticSearch) -> tuple[Tensor, ...]:
-        """Run a step after which a board decides what each row continues with."""
-        logits_RV = self._logits(work, board.token_R, reach)
-        if self.triton is not None and isinstance(board, StaticGreedy):
-            board.append(*self.triton.pick(logits_RV, self.vocabulary, board.limits))
+    def _step_and_decide(self, work: Workspace, reach: int, search: StaticSearch) -> tuple[Tensor, ...]:
+        """Run a step, after which the search chooses the token of each row."""
+        logits_RV = self._logits(work, search.token_R, reach)
+        if self.triton is not None and isinstance(search, StaticGreedy):
+            search.append(*self.triton.pick(logits_RV, self.vocabulary, search.limits))
             return ()
         (logprobs_RV,) = logprobs_or_top(logits_RV, 0)
-        parent_BW = board.advance(logprobs_RV[:, : self.vocabulary])
+        parent_BW = search.advance(logprobs_RV[:, : self.vocabulary])
         if parent_BW is not None:
             work.reorder(None, parent_BW)
         return ()

@@ -1,6 +1,6 @@
 """Tensors of fixed shape in which a batch is decoded on CUDA, so that programs over them can be captured.
 
-The keys of a sentence's W rows lie side by side, W for each step, and each row has a mask of those it descends from.
+The keys of a sentence's W rows are adjacent, W for each step, and each row has a mask of those it descends from.
 When beams change places only masks change, and all W rows read the keys of their sentence together. The prompts of a
 language model stand before the first step; the W rows of a sentence share them.
 """
@@ -78,7 +78,7 @@ class Workspace:
         self.position_R = torch.zeros(B * W, dtype=torch.int64, device=device)
         self.clock = torch.zeros((), dtype=torch.int64, device=device)
         """Steps made."""
-        self.boards: dict[Hashable, Any] = {}
+        self.searches: dict[Hashable, Any] = {}
         """The search tables of batches decoded here, over which programs were captured."""
         self.results: dict[Hashable, tuple[Tensor, ...]] = {}
         """What the last run of each program returned."""

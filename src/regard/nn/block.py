@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -10,13 +11,17 @@ from regard.nn.attention.kv_cache import KVCache
 from regard.nn.attention.mask import AttentionMask
 from regard.nn.attention.multihead import CrossAttention, SelfAttention
 from regard.nn.attention.plan import AttentionPlan
-from regard.nn.cuda import add_norm
+from regard.nn.cuda import HAVE_TRITON, supports
 from regard.nn.dropout import Dropout
 from regard.nn.feedforward import FeedForward
 from regard.nn.norm import make_norm
 from regard.nn.tap import Tap
 
+if HAVE_TRITON:
+    from regard.nn.cuda import residual
+
 Sublayer = SelfAttention | CrossAttention | FeedForward
+MAX_FUSED_WIDTH = 4096  # a program of the fused kernel holds whole rows
 
 
 class Residual(nn.Module):
@@ -60,13 +65,33 @@ class Residual(nn.Module):
             The new residual stream and the input of the next sub-layer. With post-norm they are the same tensor.
         """
         norm = next_norm if self.norm_first else self.norm
-        if self.stream.watched or not add_norm.supports(x_ND, norm):
+        if self.stream.watched or not _can_fuse(x_ND, norm):
             x_ND = self.add(x_ND, sublayer(*inputs))
             return x_ND, next_norm(x_ND) if self.norm_first else x_ND
         bias_D = sublayer.output_bias
         y_ND = sublayer(*inputs, skip_bias=bias_D is not None)
-        x_ND, entered_ND = add_norm.add_norm(x_ND, y_ND, bias_D, norm, self.drop.p if self.training else 0.0)
+        x_ND, entered_ND = _fused_add_norm(x_ND, y_ND, bias_D, norm, self.drop.p if self.training else 0.0)
         return x_ND if self.norm_first else entered_ND, entered_ND
+
+
+def _can_fuse(x_ND: Float[Tensor, "N D"], norm: nn.Module) -> bool:
+    """Return whether the CUDA kernel can process this stream and norm."""
+    return type(norm) is nn.LayerNorm and supports(x_ND) and x_ND.shape[1] <= MAX_FUSED_WIDTH and x_ND.is_contiguous()
+
+
+def _fused_add_norm(
+    x_ND: Float[Tensor, "N D"],
+    y_ND: Float[Tensor, "N D"],
+    added_bias_D: Float[Tensor, " D"] | None,
+    norm: nn.Module,
+    dropout: float,
+) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
+    """Return the residual stream x + dropout(y + added_bias) and its LayerNorm, computed by one CUDA kernel."""
+    assert isinstance(norm, nn.LayerNorm), "checked by `_can_fuse`"
+    seed = torch.randint(2**31 - 1, (1,), device=x_ND.device) if dropout else torch.empty(0, device=x_ND.device)
+    inputs = x_ND, y_ND.contiguous(), added_bias_D, norm.weight, norm.bias
+    stream_ND, normed_ND, _, _ = residual.add_norm(*inputs, seed, norm.eps, dropout)
+    return stream_ND, normed_ND
 
 
 @dataclass(frozen=True, eq=False)
