@@ -92,6 +92,9 @@ def inherit_text_settings(recipe: Recipe, run: Path | None = None) -> Recipe:
         recipe: The recipe of the new run.
         run: Folder of the new run. If it has a checkpoint, it has its own copy of everything it took over, and the
             other run is no longer needed.
+
+    Raises:
+        ValueError: If the recipe sets a text setting to another value, which would have no effect.
     """
     settings = recipe.train
     folder = _vocabulary_folder(settings.start, run)
@@ -100,6 +103,7 @@ def inherit_text_settings(recipe: Recipe, run: Path | None = None) -> Recipe:
     if not settings.start or settings.vocabulary == "new":
         return recipe
     before = _recipe_of(folder)
+    _check_text(recipe, before)
     symbols = tuple(dict.fromkeys((*before.text.symbols, *recipe.text.symbols)))
     text = before.text.model_copy(update={"symbols": symbols, "sampling": recipe.text.sampling})
     return recipe.model_copy(update={"text": text})
@@ -166,6 +170,20 @@ def _check_model(recipe: Recipe, before: Recipe) -> None:
         values = ", ".join(f"model.{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in different)
         raise ValueError(
             f"train.start = '{recipe.train.start}' has another model: {values}; use the same settings in this recipe"
+        )
+
+
+def _check_text(recipe: Recipe, before: Recipe) -> None:
+    """Raise a ValueError if the recipe sets text settings that the vocabulary of the other run does not have."""
+    new, old = recipe.text.model_dump(), before.text.model_dump()
+    given = sorted(recipe.text.model_fields_set - {"symbols", "sampling"})
+    different = [key for key in given if new[key] != old[key]]
+    if different:
+        values = ", ".join(f"text.{key} is {old[key]!r} there and {new[key]!r} here" for key in different)
+        raise ValueError(
+            f"train.start = '{recipe.train.start}' brings its own vocabulary, and {values}; remove "
+            f"{'it' if len(different) == 1 else 'them'} from this recipe, or learn a new vocabulary with "
+            "train.vocabulary = 'new'"
         )
 
 
