@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.decode import Hypothesis, SearchOptions, SentenceOptions
+from regard.decode import Hypothesis, SearchOptions, SentenceOptions, WordBoundaries
 
 BEGIN, END = 0, 1
 ATTENTION = -7
@@ -95,6 +95,23 @@ def contains(tokens: Sequence[int], phrase: Sequence[int], start: int = 0) -> bo
     return any(tuple(tokens[end - len(phrase) : end]) == tuple(phrase) for end in ends)
 
 
+def contains_whole(tokens: Sequence[int], phrase: Sequence[int], boundaries: WordBoundaries | None) -> bool:
+    """Return whether a sequence contains a phrase, at word boundaries if there are any."""
+
+    def joined(at: int) -> bool:
+        if boundaries is None or not 0 < at < len(tokens):
+            return False
+        return bool(boundaries.joins[boundaries.last[tokens[at - 1]]][boundaries.first[tokens[at]]])
+
+    starts = range(len(tokens) - len(phrase) + 1)
+    return any(
+        tuple(tokens[start : start + len(phrase)]) == tuple(phrase)
+        and not joined(start)
+        and not joined(start + len(phrase))
+        for start in starts
+    )
+
+
 def allowed(tokens: Sequence[int], requested: SentenceOptions, options: SearchOptions) -> bool:
     """Return whether a sequence satisfies the options, by looking at the whole sequence."""
     start = len(requested.prefix)
@@ -110,7 +127,7 @@ def allowed(tokens: Sequence[int], requested: SentenceOptions, options: SearchOp
         and not set(tokens[start:]) & set(options.banned)
         and not (options.no_repeat and repeats)
         and not any(contains(tokens, phrase, start) for phrase in requested.avoid)
-        and all(contains(tokens, phrase) for phrase in requested.constraints)
+        and all(contains_whole(tokens, phrase, requested.boundaries) for phrase in requested.constraints)
     )
 
 

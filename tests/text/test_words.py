@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from tests.text.conftest import text
 
-from regard.text import word_of, words
+from regard.text import Tokenizer, TokenizerSettings, find_phrase, word_of, words
 
 
 def split(line: str) -> list[str]:
@@ -59,3 +59,27 @@ def test_a_character_belongs_to_its_word_and_a_space_to_the_next_one() -> None:
     spans = words("I can go ")
     assert [word_of(spans, at) for at in range(9)] == [0, 1, 1, 1, 1, 2, 2, 2, 2]
     assert word_of([], 0) is None
+
+
+@pytest.mark.parametrize(
+    ("phrase", "line", "expected"),
+    [
+        ("Stra", "Straf Stra, Kastra", ["Stra,"]),
+        ("ein Hund", "kein Hund, ein Hund!", ["ein Hund!"]),
+        ("北京", "我在北京。", ["北京。"]),
+        ("กา", "กา้กา", ["กา"]),  # a vowel mark belongs to the letter before it
+        ("می", "می\u200cخواهم می", ["می"]),  # a zero-width joiner holds a word together
+        ("e", "e\u0301 e", ["e"]),
+        ("", "a", []),
+    ],
+)
+def test_a_phrase_is_found_where_it_stands_as_whole_words(phrase: str, line: str, expected: list[str]) -> None:
+    spans = find_phrase(phrase, line)
+    assert [line[start : start + len(after)] for (start, _), after in zip(spans, expected, strict=True)] == expected
+
+
+def test_a_phrase_of_a_script_without_spaces_is_encoded_without_a_space() -> None:
+    lines = ["我在北京。", "北京很大", "你在北京吗", "a dog", "the dog"] * 4
+    tokenizer = Tokenizer.learn(lines, 300, TokenizerSettings(bytes=True))
+    assert tokenizer.decode(tokenizer.encode("在") + tokenizer.encode_phrase("北京")) == "在北京"
+    assert tokenizer.decode(tokenizer.encode("a") + tokenizer.encode_phrase("dog")) == "a dog"

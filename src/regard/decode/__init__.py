@@ -24,7 +24,7 @@ ended hypotheses, and B counts beams, of which a sentence has one for each group
 from regard.decode.ensemble import Ensemble, ensemble
 from regard.decode.hypothesis import Hypothesis, minimum_bayes_risk, rerank
 from regard.decode.incremental import IncrementalSearch
-from regard.decode.options import LengthLimits, SearchOptions, SentenceOptions
+from regard.decode.options import LengthLimits, SearchOptions, SentenceOptions, WordBoundaries
 from regard.decode.search import alternatives, branching, explore, search, stream
 from regard.decode.stepper import (
     AttentionStepper,
@@ -54,6 +54,7 @@ __all__ = [
     "Stepper",
     "TopKStepper",
     "TreeRecorder",
+    "WordBoundaries",
     "alternatives",
     "branching",
     "ensemble",

@@ -5,6 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from regard.options import BeamOptions, CoverageOptions, SamplingOptions
 from regard.options.decoding import check_beam
 from regard.options.option import with_default
@@ -20,7 +23,8 @@ class LengthLimits:
     min_ratio: float = 0.0
     """Minimum number of tokens for each source token, rounded up."""
     max_ratio: float | None = None
-    """Maximum number of tokens for each source token, rounded down; None is no such bound."""
+    """Maximum number of tokens for each source token, rounded down; None is no such bound. It gives way to the minimum,
+    prefixes and constraints."""
     max_extra: int = 10
     """Tokens that are allowed beside those of `max_ratio`."""
 
@@ -44,7 +48,8 @@ class LengthLimits:
                 "ask for less, or raise the maximum length"
             )
         if self.max_ratio is not None:
-            maximum = min(maximum, max(required, math.floor(self.max_ratio * sentence.source_length) + self.max_extra))
+            longest = math.floor(self.max_ratio * sentence.source_length) + self.max_extra
+            maximum = min(maximum, max(required, self.minimum, longest))
         return min(maximum, max(self.minimum, math.ceil(self.min_ratio * sentence.source_length))), maximum
 
 
@@ -102,6 +107,18 @@ class SearchOptions(BeamOptions, CoverageOptions):
         self.limits.bounds(sentence)
 
 
+@dataclass(frozen=True, eq=False)
+class WordBoundaries:
+    """Between which tokens there is a word boundary, by classes of the characters where they begin and end."""
+
+    first: NDArray[np.int8]
+    """Class of the first character of each token."""
+    last: NDArray[np.int8]
+    """Class of the last character of each token."""
+    joins: Sequence[Sequence[bool]]
+    """Whether characters of two classes belong to one word, as in `joins[before][after]`."""
+
+
 @dataclass(frozen=True)
 class SentenceOptions:
     """Options of a search that hold for one sentence."""
@@ -117,6 +134,9 @@ class SentenceOptions:
     """Ids that the hypothesis starts with."""
     constraints: tuple[tuple[int, ...], ...] = ()
     """Phrases, as ids, that the hypothesis must contain, in any order."""
+    boundaries: WordBoundaries | None = None
+    """If given, a constraint is met only by whole words: where a word begins before it and one ends after it. The
+    sentences of a search have the same."""
     avoid: tuple[tuple[int, ...], ...] = ()
     """Phrases, as ids, that the hypothesis must not contain after the prefix."""
     is_complete: Callable[[Sequence[int]], bool] | None = None

@@ -7,6 +7,19 @@ from regard.text.settings import END, PAD, START, UNK, TokenizerSettings
 from regard.text.spans import Token
 from regard.text.tokenizer import Tokenizer
 from regard.text.tokenizers import Tokenizers
-from regard.text.words import word_of, words
+from regard.text.words import JOINS, find_phrase, word_of, words
 
-__all__ = ["END", "PAD", "START", "UNK", "Token", "Tokenizer", "TokenizerSettings", "Tokenizers", "word_of", "words"]
+__all__ = [
+    "END",
+    "JOINS",
+    "PAD",
+    "START",
+    "UNK",
+    "Token",
+    "Tokenizer",
+    "TokenizerSettings",
+    "Tokenizers",
+    "find_phrase",
+    "word_of",
+    "words",
+]

@@ -22,6 +22,7 @@ from regard.text.prepare import Preparation, split_lines
 from regard.text.sampling import DropoutSampler, SubwordSampler, UnigramSampler
 from regard.text.settings import BYTE, SPACE, UNK, TokenizerSettings
 from regard.text.spans import OriginalSpans, Segment, Token, decoded_spans, segments
+from regard.text.words import LETTER, MARK, OTHER, UNSPACED, character_class
 
 TokenBatch = tuple[NDArray[np.int32], NDArray[np.int64]]
 """The ids of many texts end to end, and the offset of each text; the last offset is the end."""
@@ -126,6 +127,27 @@ class Tokenizer:
             return self._lookup.ids(self._normalised(text))
         ids: list[int] = self._processor.encode(self._preparation.line(text))
         return ids
+
+    def encode_phrase(self, phrase: str) -> list[int]:
+        """Return the ids of a phrase inside a line: without a space before it, if its script is written without."""
+        ids = self.encode(phrase)
+        text = phrase.lstrip()
+        if not ids or not text or character_class(text[0]) != UNSPACED or not self._surfaces[ids[0]].startswith(b" "):
+            return ids
+        first = self._pieces[ids[0]].removeprefix(SPACE)
+        if first in self._ids:
+            return [self._ids[first], *ids[1:]]
+        return [number for character in first for number in self._character_ids(character)] + ids[1:]
+
+    def _character_ids(self, character: str) -> list[int]:
+        return [self._ids[character]] if character in self._ids else self._spelled(character)
+
+    @cached_property
+    def character_classes(self) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+        """The class of the first and of the last character of each piece, for `regard.text.words.JOINS`."""
+        edges = [_edge_classes(surface) for surface in self._surfaces]
+        first, last = np.array(edges, dtype=np.int8).T
+        return first, last
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> TokenBatch:
         """Encode a batch of texts.
@@ -365,3 +387,14 @@ def _offsets(rows: Sequence[Sized]) -> NDArray[np.int64]:
     offsets = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum(np.fromiter(map(len, rows), dtype=np.int64, count=len(rows)), out=offsets[1:])
     return offsets
+
+
+def _edge_classes(surface: bytes) -> tuple[int, int]:
+    """Return the classes of the first and of the last character of a piece."""
+    text = surface.decode(errors="replace")
+    if not text:
+        return OTHER, OTHER
+    # A single byte may be the first or a later one of any character; most are of letters.
+    if len(surface) == 1 and surface[0] >= 0x80:
+        return (LETTER if surface[0] >= 0xC0 else MARK), LETTER
+    return character_class(text[0]), character_class(text[-1])

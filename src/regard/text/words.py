@@ -42,6 +42,7 @@ _UNSPACED: tuple[tuple[int, int, str], ...] = (
 )
 _FIRST = [first for first, _, _ in _UNSPACED]
 _NAMES = {name for _, _, name in _UNSPACED}
+_JOINERS = "\u00ad\u200c\u200d\u2060"  # soft hyphen, zero-width joiners, word joiner
 _PROLONGED = "ー\uff70\uff9e\uff9f"  # length and voicing marks of either kana continue the run before them
 
 
@@ -56,6 +57,45 @@ def words(text: str) -> list[tuple[int, int]]:
         return spans
     cuts = [start + at for at in range(1, len(classes)) if classes[at] != classes[at - 1]]
     return list(zip([start, *cuts], [*cuts, end], strict=True))
+
+
+OTHER, LETTER, UNSPACED, MARK = range(4)
+"""Classes of characters: neither of the following; a letter or digit; one of a script without spaces; a combining mark
+or joiner, which belongs to the character before it."""
+JOINS = tuple(
+    tuple(after == MARK or (before in (LETTER, MARK) and after == LETTER) for after in range(4)) for before in range(4)
+)
+"""Whether there is no word boundary between two characters of these classes: `JOINS[before][after]`. In a script
+without spaces a word may end after every character."""
+
+
+def character_class(character: str) -> int:
+    """Return the class of a character, for `JOINS`."""
+    category = unicodedata.category(character)
+    if category[0] == "M" or character in _PROLONGED or character in _JOINERS:
+        return MARK
+    if _script(character):
+        return UNSPACED
+    return LETTER if category[0] in "LN" or character == "_" else OTHER
+
+
+def find_phrase(phrase: str, text: str) -> list[tuple[int, int]]:
+    """Return the spans of a text in which a phrase stands as whole words.
+
+    >>> find_phrase("Stra", "Straf, Stra!"), find_phrase("北京", "我在北京。")
+    ([(7, 11)], [(2, 4)])
+    """
+    spans, start = [], text.find(phrase) if phrase else -1
+    while start >= 0:
+        end = start + len(phrase)
+        if not (_is_inside_word(text, start) or _is_inside_word(text, end)):
+            spans.append((start, end))
+        start = text.find(phrase, start + 1)
+    return spans
+
+
+def _is_inside_word(text: str, at: int) -> bool:
+    return 0 < at < len(text) and JOINS[character_class(text[at - 1])][character_class(text[at])]
 
 
 def word_of(spans: list[tuple[int, int]], at: int) -> int | None:
