@@ -1,6 +1,7 @@
 """The command line as a whole: help, errors, pipes, signals."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -76,6 +77,37 @@ def test_the_debug_variable_shows_a_traceback(tmp_path: Path) -> None:
     assert "Traceback" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "redirection", "message"),
+    [
+        (["tokens", "RUN"], "<&-", "standard input is closed"),
+        (["translate", "RUN"], "<&-", "standard input is closed"),
+        (["translate", "RUN", "in.txt"], ">&-", "standard output is closed"),
+        (["generate", "TEXT", "I"], ">&-", "standard output is closed"),
+        (["generate", "TEXT"], "<&-", "standard input is closed"),
+        (["generate", "TEXT", "I", "--stream"], ">&-", "standard output is closed"),
+        (["recipe", "schema"], ">&-", "standard output is closed"),
+        (["--version"], ">&-", "standard output is closed"),
+        (["translate", "RUN", "in.txt"], "2>&-", ""),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_closed_standard_stream_is_an_error_of_the_user(
+    arguments: list[str], redirection: str, message: str, memorised: Path, memorised_text: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in.txt").write_text("the dog\n", encoding="utf-8")
+    runs = {"RUN": str(memorised), "TEXT": str(memorised_text)}
+    words = shlex.join([sys.executable, "-m", "regard", *(runs.get(word, word) for word in arguments)])
+    done = subprocess.run(
+        ["bash", "-c", f"{words} {redirection}"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == (1 if message else 0)
+    assert message in done.stderr
+    assert "internal error" not in done.stderr
+    # What belongs to a closed stderr is not printed anywhere else.
+    assert message or len(done.stdout.splitlines()) == 1
+
+
 def test_a_closed_pipe_ends_the_command_without_an_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m regard phrasebook --to de -n 3000 | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=tmp_path)
@@ -96,3 +128,25 @@ def test_ctrl_c_ends_with_exit_code_130(tmp_path: Path) -> None:
 
 def test_version_prints_the_version() -> None:
     assert regard("--version").stdout.startswith("regard 0.")
+
+
+@pytest.mark.parametrize(
+    ("settings", "files", "message", "code"),
+    [
+        ('[text]\nsymbols = ["a b"]\n', {"a.en": b"x\n", "a.de": b"y\n"}, "contains white space", 1),
+        ('[text]\nsymbols = ["<s>"]\n', {"a.en": b"x\n", "a.de": b"y\n"}, "text: symbol '<s>' is a reserved name", 1),
+        ("", {"a.en": b"\xff\xfe\n", "a.de": b"y\n"}, "data.train.0: a.en, line 1: byte 1 (0xff) is not UTF-8", 1),
+        ("", {"a.en": b"", "a.de": b""}, "data.train.0: The corpus is empty", 1),
+        ("", {"a.en": b"x\n"}, "cannot start: missing files: a.de", 0),
+        ("", {"a.en": b"x\n", "a.de": b"y\n"}, "r.toml: valid; run 'r'", 0),
+    ],
+)
+def test_a_check_reads_corpora_and_symbols(
+    settings: str, files: dict[str, bytes], message: str, code: int, tmp_path: Path
+) -> None:
+    recipe = f'[data]\ntrain = [{{ source = "a.en", target = "a.de" }}]\n{settings}'
+    (tmp_path / "r.toml").write_text(recipe, encoding="utf-8")
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    done = regard("recipe", "check", "r.toml", cwd=tmp_path)
+    assert (done.returncode, message in done.stdout) == (code, True), done

@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.cli import app
+from regard.cli.flags import spell_flag
 from regard.data.phrasebook import phrases
+from regard.options import OptionError
 
 KNOWN = [(phrase.source, phrase.target) for phrase in phrases("de", "train", 20)]
 
@@ -81,13 +83,14 @@ def test_every_input_line_has_an_output_line_whatever_its_bytes(memorised: Path)
         (["RUN", "--constraints", "four.txt", "--sample"], "leave out --sample, --mbr and --groups"),
         (
             ["RUN", "--length-penalty", "nan"],
-            "length_penalty must be a number of at least -10 and of at most 10, but is nan",
+            "--length-penalty must be a number of at least -10 and of at most 10, but is nan",
         ),
         (
             ["RUN", "--sample", "--temperature", "inf"],
-            "temperature must be a number above 0 and of at most 100, but is inf",
+            "--temperature must be a number above 0 and of at most 100, but is inf",
         ),
-        (["RUN", "--min-length", "8", "--max-length", "4"], "min_length is 8, which is more than max_length, 4"),
+        (["RUN", "--min-length", "8", "--max-length", "4"], "--min-length is 8, which is more than --max-length, 4"),
+        (["RUN", "--temperature", "0.5"], "--temperature has no effect on beam search; use --sample too"),
         (["RUN", "--quantize", "int8", "--dtype", "bfloat16"], "leave out --dtype bfloat16"),
     ],
     ids=lambda arguments: " ".join(arguments) if isinstance(arguments, list) else None,
@@ -101,7 +104,8 @@ def test_a_user_error_is_one_sentence(
     command = ["translate", *(str(memorised) if word == "RUN" else word for word in words)]
     result = CliRunner().invoke(app, command, input="a\nb\nc\n")
     assert isinstance(result.exception, ValueError | OSError)
-    assert sentence in str(result.exception)
+    error = result.exception
+    assert sentence in (error.spelled(spell_flag) if isinstance(error, OptionError) else str(error))
 
 
 def test_empty_input_gives_empty_output(memorised: Path) -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any, get_type_hints
 
 import pytest
@@ -9,7 +10,8 @@ from pydantic import ValidationError, create_model
 from typer.main import get_command
 
 from regard.cli import app
-from regard.options import GenerationOptions, OptionSet, TranslationOptions, markdown_table
+from regard.cli.flags import spell_flag
+from regard.options import GenerationOptions, OptionError, OptionSet, TranslationOptions, markdown_table
 from regard.recipe import Decode
 from regard.recipe.decode import pydantic_field
 
@@ -53,9 +55,48 @@ def test_numbers_of_other_types_are_numbers() -> None:
 def test_a_beam_width_turns_sampling_off_in_generation() -> None:
     assert GenerationOptions().sample
     assert not GenerationOptions().override(beam=4).sample
-    assert GenerationOptions().override(beam=4, sample=True).sample
     with pytest.raises(ValueError, match="beam needs beam search, but temperature needs sampling"):
         GenerationOptions().override(beam=4, temperature=0.5)
+    with pytest.raises(ValueError, match="beam needs beam search, but sample needs sampling"):
+        GenerationOptions().override(beam=4, sample=True)
+
+
+@pytest.mark.parametrize("options", CLASSES)
+@pytest.mark.parametrize("change", [{"temperature": 0.5}, {"top_k": 3}, {"top_p": 0.5}, {"min_p": 0.1}, {"seed": 3}])
+def test_an_option_of_sampling_is_refused_without_sampling(options: type[OptionSet], change: dict[str, Any]) -> None:
+    (name,) = change
+    assert getattr(options().override(sample=True, **change), name) == change[name]
+    makers: list[Callable[..., OptionSet]] = [options, options().override]
+    for make in makers:
+        with pytest.raises(ValueError, match=f"{name} has no effect on beam search; use sample=True too"):
+            make(sample=False, **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sample": True, "beam": 3}, "beam needs beam search, but sample needs sampling"),
+        ({"mbr": 3, "beam": 3}, "beam needs beam search, but mbr needs sampling"),
+        ({"sample": True, "groups": 5}, "groups need beam search, but this is sampling"),
+        ({"diversity": 0.1}, "diversity has no effect without groups; use groups too"),
+    ],
+)
+def test_an_option_that_would_have_no_effect_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TranslationOptions().override(**change)
+
+
+def test_an_error_names_options_as_its_reader_gives_them() -> None:
+    with pytest.raises(OptionError, match="use beam=7 or more") as caught:
+        TranslationOptions().override(nbest=7)
+    assert "use --beam 7 or more" in caught.value.spelled(spell_flag)
+    with pytest.raises(OptionError, match="use sample=True too") as caught:
+        TranslationOptions().override(top_k=7)
+    assert caught.value.spelled(spell_flag) == "--top-k has no effect on beam search; use --sample too, or leave it out"
+    assert spell_flag("tokens", "8") == "--batch 8"
+    assert spell_flag("longest", "3") == "decode.longest = 3"
+    braces = OptionError("{beam} is {0!r}", "{beam}")
+    assert str(braces) == "beam is '{beam}'"
 
 
 def test_a_recipe_has_the_options_declared_for_it() -> None:

@@ -36,6 +36,11 @@ def test_a_token_without_a_word_has_no_link() -> None:
     assert align_words(np.array([[0.9, 0.1], [0.8, 0.2]]), [None, 1], [0, 1]) == ((1, 0), (1, 1))
 
 
+def test_words_keep_the_indices_of_a_long_line() -> None:
+    # A table of all words of such a line would not fit into memory.
+    assert align_words(np.eye(2), [10**12, 10**12 + 1], [7, 10**12]) == ((10**12, 7), (10**12 + 1, 10**12))
+
+
 def test_an_empty_sentence_has_no_links() -> None:
     assert align_words(np.zeros((0, 3)), [0, 1, 2], []) == ()
     assert align_words(np.zeros((2, 1)), [None], [0, 0]) == ()
@@ -122,3 +127,8 @@ def test_pairs_of_any_length_are_scored(translator: Translator) -> None:
     assert short.alignment
     assert len(long.token_logprobs) > 300
     assert long.perplexity == pytest.approx(np.exp(-long.logprob / len(long.tokens)))
+
+
+def test_a_pair_that_is_too_long_to_score_is_refused_before_any_work(translator: Translator) -> None:
+    with pytest.raises(ValueError, match=r"the target of pair 2 has \d+ tokens, and a pair may have 4096"):
+        list(score_pairs(translator, [("a cat", "eine Katze"), ("a cat", "x" * 5000)], alignments=True))

@@ -4,6 +4,7 @@ import json
 import logging
 import math
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from regard.predict import Terminology, Translation, TranslationRequest, Transla
 from regard.predict.scoring import score_pairs
 from regard.predict.segments import make_segments
 from regard.score import chrf
-from regard.text import Tokenizers
+from regard.text import Tokenizers, find_phrase
 
 
 def same(one: Translation, other: Translation) -> bool:
@@ -281,7 +282,7 @@ def test_an_ensemble_of_different_vocabularies_is_an_error(translator: Translato
         ({"beam": 0}, "beam"),
         ({"avoid": "dog"}, r"list of strings, such as \['dog'\]"),
         ({"top_p": 2.0, "sample": True}, "top_p"),
-        ({"mbr": 2, "nbest": 3}, "best 3 of 2 samples"),
+        ({"mbr": 2, "nbest": 3}, "nbest is 3, but there are only 2 samples"),
         ({"tokens": 0}, "tokens must be an integer of at least 1"),
         ({"sample": True, "constraints": ["Hund"]}, "need plain beam search"),
     ],
@@ -320,3 +321,55 @@ def test_regard_load_returns_a_translator(memorised: Path, caplog: pytest.LogCap
     assert seen
     assert not caplog.records
     assert not hasattr(regard, "lode")
+
+
+def test_a_minimum_length_counts_more_than_the_limit_of_the_recipe(translator: Translator) -> None:
+    usual = translator("a cat", beam=1)
+    ids = translator.tokenizers["source"].encode("a cat")
+    minimum = int(translator.options.longest * len(ids)) + 25
+    assert len(usual.tokens) < minimum
+    assert len(translator("a cat", beam=1, min_length=minimum).tokens) >= minimum
+
+
+def test_a_minimum_length_beyond_the_positions_of_the_model_is_refused(translator: Translator) -> None:
+    with pytest.raises(ValueError, match="min_length is 65000, but this model has positions for"):
+        replace_max_target(translator, 300)("a cat", min_length=65_000)
+
+
+def replace_max_target(translator: Translator, positions: int) -> Translator:
+    """Return a translator whose model has positions for so many target tokens."""
+    limited = copy(translator)
+    limited.max_target = positions
+    return limited
+
+
+def test_a_split_is_reported_before_the_line_is_searched(
+    translator: Translator, caplog: pytest.LogCaptureFixture
+) -> None:
+    reported: list[int] = []
+    list(translator.stream(["a cat. " * 40], on_progress=lambda _: reported.append(len(caplog.messages))))
+    assert reported[0] == 1
+    assert "translated in" in caplog.messages[0]
+
+
+def test_constraints_and_terms_are_met_by_whole_words_only(translator: Translator) -> None:
+    # The best translation contains a word that begins with each of these.
+    line = "the old dog sleeps"
+    free = translator(line).text
+    beginnings = [word[:size] for word in free.split() for size in range(1, len(word))]
+    assert beginnings
+    for beginning in beginnings[:6]:
+        for options in ({"constraints": [beginning]}, {"terms": {"dog": beginning}}):
+            assert find_phrase(beginning, translator(line, beam=4, **options).text)
+
+
+def test_a_prefix_that_contains_a_phrase_inside_a_word_does_not_meet_it(translator: Translator) -> None:
+    request = TranslationRequest("the dog", prefix="Hundert", constraints=("Hund",))
+    assert find_phrase("Hund", translator(request, beam=4).text)
+    (segment,) = make_segments(
+        TranslationRequest("the dog", prefix="der Hund ist", constraints=("Hund",)),
+        translator.tokenizers,
+        translator.options,
+        40,
+    )
+    assert segment.options.constraints == ()

@@ -249,6 +249,11 @@ def test_a_broken_file_is_an_error_that_names_it(tmp_path: Path, content: bytes)
         load(file)
 
 
+def test_a_coverage_penalty_needs_a_family_with_attention() -> None:
+    with pytest.raises(ValueError, match=r"use decode\.coverage_penalty = 0, or another family"):
+        parse(SMALL, ["model={kind='sutskever'}", "decode.coverage_penalty=0.2"])
+
+
 @given(st.text(max_size=60), st.lists(st.text(max_size=30), max_size=3))
 def test_any_text_gives_a_recipe_or_a_value_error(text: str, overrides: list[str]) -> None:
     with contextlib.suppress(ValueError):  # anything else would reach a user as a traceback

@@ -1,6 +1,7 @@
 """Any bytes are parsed into a request within the limits, or refused with a message."""
 
 import json
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -110,3 +111,21 @@ def test_atheris_finds_no_bytes_that_break_the_parser() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
     assert "Done 3000" in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ({"temperature": 0.5}, "'temperature' has no effect on beam search; use \"sample\": true too"),
+        ({"seed": 3}, "'seed' has no effect on beam search"),
+        ({"min_length": 9999}, "'min_length' is 9999, and this server allows"),
+        ({"sample": True, "beam": 2}, "'beam' needs beam search, but 'sample' needs sampling"),
+        ({"beam": 2, "nbest": 4}, 'a beam of 2 cannot give 4 outputs; use "beam": 4 or more'),
+    ],
+)
+def test_an_option_without_effect_is_refused_by_the_name_of_its_field(
+    translator: Translator, field: dict[str, Any], message: str
+) -> None:
+    request = parse_request(TranslateRequest, json.dumps({"source": "a cat", **field}).encode(), LIMITS)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        request.options(translator, LIMITS)

@@ -29,6 +29,9 @@ from regard.cli import (
     train,
     translate,
 )
+from regard.cli.flags import spell_flag
+from regard.cli.streams import replace_closed_streams
+from regard.options import OptionError
 
 app = typer.Typer(
     name="regard",
@@ -94,7 +97,10 @@ app.add_typer(recipe.app, name="recipe")
 
 def main() -> None:
     """Run the command line, and turn every exception into a message and an exit code."""
+    replace_closed_streams()
     logging.basicConfig(format="regard: %(message)s")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_spell_flags)
     try:
         app()
     except BrokenPipeError:
@@ -111,13 +117,21 @@ def main() -> None:
         sys.exit(130)
     except (ValueError, OSError, MemoryError) as error:
         _print_traceback_if_debugging()
-        _print_error(f"error: {error}" if str(error) else f"error: {type(error).__name__}")
+        message = error.spelled(spell_flag) if isinstance(error, OptionError) else str(error)
+        _print_error(f"error: {message or type(error).__name__}")
         sys.exit(1)
     except Exception as error:
         _print_traceback_if_debugging()
         hint = "this is a bug in regard; set REGARD_DEBUG=1 to see the traceback"
         _print_error(f"internal error: {type(error).__name__}: {error}; {hint}")
         sys.exit(70)
+
+
+def _spell_flags(record: logging.LogRecord) -> bool:
+    """Name options as flags in a warning that contains an `OptionError`."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(arg.spelled(spell_flag) if isinstance(arg, OptionError) else arg for arg in record.args)
+    return True
 
 
 def _print_error(message: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 import typer
 from typer.models import ArgumentInfo
 
-from regard.options import Option, OptionSet
+from regard.options import GenerationOptions, Option, OptionSet, TranslationOptions
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -40,6 +40,17 @@ def with_options(options: type[OptionSet], *names: str) -> Callable[[Command], C
 def given(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that were given on the command line."""
     return {name: value for name, value in options.items() if value is not None and value is not False}
+
+
+def spell_flag(name: str, value: str) -> str:
+    """Return how an option is given on the command line, for `OptionError.spelled`."""
+    options = (*TranslationOptions.declared(), *GenerationOptions.declared())
+    option = next((option for option in options if option.name == name), None)
+    if option is not None and option.flag is None and option.recipe:
+        return f"decode.{name} = {value}" if value else f"decode.{name}"
+    # Options of several values have no declared flag; the commands name theirs like the options.
+    flag = (option.flag if option is not None else None) or f"--{name.replace('_', '-')}"
+    return f"{flag} {value}" if value and (option is None or option.kind is not bool) else flag
 
 
 def _is_argument(parameter: inspect.Parameter) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from regard.recipe import Data
+    from regard.recipe import Data, Recipe
 
 app = typer.Typer(
     help="""Show, check and explain the settings of a run.
@@ -50,6 +50,9 @@ def check(files: list[str] = typer.Argument(..., metavar="RECIPE", help="Recipes
 
     \b
     regard recipe check recipes/*.toml
+
+    The settings are checked, and the beginning of each corpus is read. Files that do not exist yet are named and are no
+    error, so that a recipe can be checked before its data are there.
     """
     from regard.recipe import load
 
@@ -60,8 +63,16 @@ def check(files: list[str] = typer.Argument(..., metavar="RECIPE", help="Recipes
         except ValueError as error:
             invalid = True
             typer.echo(str(error))
-        else:
-            typer.echo(f"{file}: valid; run '{recipe.name}'{_missing_files(recipe.data)}")
+            continue
+        problems, missing = _tokenizer_problems(recipe), _missing_files(recipe.data)
+        problems += [] if missing else _corpus_problems(recipe)
+        invalid = invalid or bool(problems)
+        for problem in problems:
+            typer.echo(f"{file}: {problem}")
+        if missing and not problems:
+            typer.echo(f"{file}: valid, but run '{recipe.name}' cannot start: missing files: {', '.join(missing)}")
+        elif not problems:
+            typer.echo(f"{file}: valid; run '{recipe.name}'")
     if invalid:
         raise typer.Exit(1)
 
@@ -98,8 +109,38 @@ def schema() -> None:
     typer.echo(json_schema(), nl=False)
 
 
-def _missing_files(data: "Data") -> str:
-    """Return a note that names the files of a recipe that do not exist, or an empty string."""
-    corpora = [*data.train, *(corpus for corpus in (data.valid, data.test) if corpus)]
-    missing = [name for corpus in corpora for name in corpus.paths if not Path(data.root, name).exists()]
-    return f"; missing files: {', '.join(missing)}" if missing else ""
+def _missing_files(data: "Data") -> list[str]:
+    """Return the files of a recipe that do not exist."""
+    root = Path(data.root).expanduser()
+    return [
+        name for _, corpus in data.corpora() for name in corpus.paths if not (root / Path(name).expanduser()).exists()
+    ]
+
+
+def _tokenizer_problems(recipe: "Recipe") -> list[str]:
+    """Return what is wrong with the `[text]` section beyond the values of single settings."""
+    from regard.text import TokenizerSettings
+
+    text = recipe.text
+    multiline = recipe.task == "language_model"
+    try:
+        TokenizerSettings(text.kind, text.normalise, text.lowercase, text.bytes, text.symbols, multiline)
+    except ValueError as error:
+        return [f"text: {error}"]
+    return []
+
+
+def _corpus_problems(recipe: "Recipe") -> list[str]:
+    """Read the beginning of each corpus, and return the errors."""
+    from regard.data.corpus import Reader
+    from regard.recipe import TASK_FIELDS
+
+    problems = []
+    reader = Reader.of(recipe.data, tuple(TASK_FIELDS.get(recipe.task, ())), recipe.seed)
+    for key, corpus in recipe.data.corpora():
+        if corpus.paths and reader.fields:  # a task of another package has fields that only it knows
+            try:
+                next(reader.records(corpus))
+            except (ValueError, OSError) as error:
+                problems.append(f"{key}: {error}")
+    return problems

@@ -1,10 +1,53 @@
 """Read and print lines as streams, and count them on stderr."""
 
+import io
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
+
+
+def replace_closed_streams() -> None:
+    """Replace standard streams that were closed when the process started, which Python sets to None.
+
+    Reading and writing them raises an `OSError` with a message. What would go to a closed stderr is discarded. Their
+    file descriptors are opened, so that no other file gets them.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        null = os.open(os.devnull, os.O_RDWR)
+        if null != descriptor:
+            os.dup2(null, descriptor)
+            os.close(null)
+        if name == "stdin":
+            sys.stdin = io.TextIOWrapper(io.BufferedReader(_ClosedStream("standard input is closed; redirect a file")))
+        elif name == "stdout":
+            closed = _ClosedStream("standard output is closed; redirect it to a file, or to /dev/null")
+            sys.stdout = io.TextIOWrapper(cast(BinaryIO, closed), encoding="utf-8", write_through=True)
+        else:
+            sys.stderr = io.TextIOWrapper(io.FileIO(descriptor, "w", closefd=False), encoding="utf-8")
+
+
+class _ClosedStream(io.RawIOBase):
+    """A stream that cannot be read or written."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        raise OSError(self.message)
+
+    def write(self, data: object) -> int:
+        raise OSError(self.message)
 
 
 class _UnbufferedReader:

@@ -114,8 +114,6 @@ def translate(
     from regard.options.terminology import Terminology, read_phrases
     from regard.tasks import load_translator
 
-    if constraints and (options["sample"] or options["mbr"] or (options["groups"] or 1) > 1):
-        raise ValueError("--constraints needs plain beam search; leave out --sample, --mbr and --groups")
     precision = precision_of(dtype, quantize)
     translator = load_translator(run, device, precision)
     if ensemble:
@@ -127,6 +125,9 @@ def translate(
         avoid=read_phrases(existing_file(avoid)) if avoid else (),
         terms=Terminology.read(existing_file(terms)) if terms else Terminology(),
     )
+    if constraints:
+        # Each line has its own phrases; any phrase shows whether the other options allow constraints.
+        chosen.override(constraints=("phrase",))
     columns = _Columns(as_json, chosen.nbest > 1, scores, chosen.alignments)
     failed, number = 0, 1
     with line_counter("translated", quiet) as count:

@@ -22,7 +22,7 @@ from regard.options.decoding import (
     SamplingOptions,
     TranslationOptions,
 )
-from regard.options.option import Option, OptionSet, markdown_table, option
+from regard.options.option import Option, OptionError, OptionSet, Spelling, markdown_table, option
 from regard.options.terminology import Terminology
 
 __all__ = [
@@ -30,8 +30,10 @@ __all__ = [
     "CoverageOptions",
     "GenerationOptions",
     "Option",
+    "OptionError",
     "OptionSet",
     "SamplingOptions",
+    "Spelling",
     "Terminology",
     "TranslationOptions",
     "markdown_table",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from regard.options.option import OptionSet, option, with_default
+from regard.options.option import OptionError, OptionSet, option, with_default
 from regard.options.terminology import Terminology
 
 SEARCH, SAMPLING, CONSTRAINTS, OUTPUT, MACHINE = "Search", "Sampling", "Constraints", "Output", "Machine"
@@ -193,14 +193,36 @@ class TranslationOptions(SamplingOptions, SeedOptions, CoverageOptions, BeamOpti
         if isinstance(self.terms, Mapping):
             object.__setattr__(self, "terms", Terminology(self.terms))
         sampled = self.sample or bool(self.mbr)
-        if not sampled:
-            check_beam(self)
+        _check_search(self, sampled)
         if self.mbr and self.nbest > self.mbr:
-            raise ValueError(f"cannot choose the best {self.nbest} of {self.mbr} samples; set mbr to at least nbest")
+            raise OptionError(
+                f"{{nbest}} is {{0}}, but there are only {{1}} samples; use {{mbr:{self.nbest}}} or more",
+                self.nbest,
+                self.mbr,
+            )
         if self.max_length is not None and self.min_length > self.max_length:
-            raise ValueError(f"min_length is {self.min_length}, which is more than max_length, {self.max_length}")
+            raise OptionError(
+                "{min_length} is {0}, which is more than {max_length}, {1}; change one of them",
+                self.min_length,
+                self.max_length,
+            )
         if (self.constraints or len(self.terms)) and (sampled or self.groups > 1):
-            raise ValueError("constraints and terms need plain beam search; turn sample, mbr and groups off")
+            raise OptionError(
+                "{constraints} and {terms} need plain beam search; leave out {sample}, {mbr} and {groups}"
+            )
+
+    def override(self, **changes: Any) -> Self:
+        """Return a copy with some options changed.
+
+        Raises:
+            ValueError: If there is no option of that name, a value is not allowed, or options of both search and
+                sampling are given.
+        """
+        changed = super().override(**changes)
+        if "beam" in changes and (changed.sample or changed.mbr):
+            sampling = "sample" if changed.sample else "mbr"
+            raise OptionError(f"{{beam}} needs beam search, but {{{sampling}}} needs sampling; give only one of them")
+        return changed
 
     @property
     def signature(self) -> str:
@@ -247,11 +269,14 @@ class GenerationOptions(SamplingOptions, SeedOptions, BeamOptions):
         super().__post_init__()
         _to_tuples(self, "stop")
         if not all(self.stop):
-            raise ValueError("a stop string is empty, so every text would end at once; remove it")
+            raise OptionError("a {stop} string is empty, so every text would end at once; remove it")
         if self.min_tokens > self.max_tokens:
-            raise ValueError(f"min_tokens is {self.min_tokens}, which is more than max_tokens, {self.max_tokens}")
-        if not self.sample:
-            check_beam(self)
+            raise OptionError(
+                "{min_tokens} is {0}, which is more than {max_tokens}, {1}; change one of them",
+                self.min_tokens,
+                self.max_tokens,
+            )
+        _check_search(self, self.sample)
 
     def override(self, **changes: Any) -> Self:
         """Return a copy with some options changed; a given beam width turns sampling off.
@@ -260,22 +285,47 @@ class GenerationOptions(SamplingOptions, SeedOptions, BeamOptions):
             ValueError: If there is no option of that name, a value is not allowed, or options of both search and
                 sampling are given.
         """
-        sampling = [declared.name for declared in SamplingOptions.declared() if declared.name in changes]
-        if "beam" in changes and "sample" not in changes:
+        sampling = [name for name in ("sample", *_SAMPLING) if changes.get(name)]
+        if "beam" in changes:
             if sampling:
-                raise ValueError(f"beam needs beam search, but {sampling[0]} needs sampling; give only one of them")
+                raise OptionError(
+                    f"{{beam}} needs beam search, but {{{sampling[0]}}} needs sampling; give only one of them"
+                )
             changes["sample"] = False
         return super().override(**changes)
+
+
+_SAMPLING = (*(declared.name for declared in SamplingOptions.declared()), "seed")
+"""Options that have no effect without sampling."""
 
 
 def check_beam(options: BeamOptions) -> None:
     """Raise a `ValueError` if beam width, groups and number of outputs do not fit each other."""
     if options.beam % options.groups:
-        raise ValueError(f"groups must divide the beam width, but {options.beam} is no multiple of {options.groups}")
-    if options.nbest > options.beam:
-        raise ValueError(
-            f"a beam of {options.beam} cannot give {options.nbest} outputs; set beam to at least {options.nbest}"
+        raise OptionError(
+            "{groups} must divide the beam width, but {0} is no multiple of {1}", options.beam, options.groups
         )
+    if options.nbest > options.beam:
+        raise OptionError(
+            f"a beam of {{0}} cannot give {{1}} outputs; use {{beam:{options.nbest}}} or more",
+            options.beam,
+            options.nbest,
+        )
+
+
+def _check_search(options: "TranslationOptions | GenerationOptions", sampled: bool) -> None:
+    """Raise a `ValueError` for an option that would have no effect, because it belongs to another method of search."""
+    if sampled and options.groups > 1:
+        raise OptionError("{groups} need beam search, but this is sampling; give only one of them")
+    if not sampled:
+        check_beam(options)
+        for declared in options.declared():
+            if declared.name in _SAMPLING and getattr(options, declared.name) != declared.default:
+                raise OptionError(
+                    f"{{{declared.name}}} has no effect on beam search; use {{sample:True}} too, or leave it out"
+                )
+    if options.groups == 1 and options.diversity != BeamOptions.diversity:
+        raise OptionError("{diversity} has no effect without groups; use {groups} too, or leave it out")
 
 
 def _to_tuples(options: OptionSet, *names: str) -> None:
@@ -283,5 +333,5 @@ def _to_tuples(options: OptionSet, *names: str) -> None:
     for name in names:
         value = getattr(options, name)
         if isinstance(value, str):
-            raise ValueError(f"{name} must be a list of strings, such as [{value!r}], but is a string")
+            raise OptionError(f"{{{name}}} must be a list of strings, such as [{{0!r}}], but is a string", value)
         object.__setattr__(options, name, tuple(value))

@@ -1,7 +1,8 @@
 """The declaration of an option: a field of a frozen dataclass with bounds, a help text, and where it is offered."""
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
@@ -12,6 +13,49 @@ from typing import Any, Literal, Self, TypeVar, get_args, get_origin
 T = TypeVar("T")
 Subset = TypeVar("Subset", bound="OptionSet")
 _KEY = "option"
+
+
+Spelling = Callable[[str, str], str]
+"""Returns how a reader gives an option: takes its name, and a value or an empty string."""
+
+
+class OptionError(ValueError):
+    """An error about options, which names them as its reader gives them: as keywords, flags, settings or fields.
+
+    In the message, `{beam}` is the name of an option, `{beam:4}` the option with a value, and `{0}` the first value.
+
+    >>> error = OptionError("{nbest} is {0}; use {beam:4}", 4)
+    >>> str(error), error.spelled(lambda name, value: f"--{name} {value}".rstrip())
+    ('nbest is 4; use beam=4', '--nbest is 4; use --beam 4')
+    """
+
+    def __init__(self, message: str, *values: object) -> None:
+        """Take the message and the values in it."""
+        self.message, self.values = message, values
+        super().__init__(self.spelled(_as_keyword))
+
+    def spelled(self, spelling: Spelling) -> str:
+        """Return the message with the names of options as `spelling` gives them."""
+        names = {match[1]: _Name(match[1], spelling) for match in _NAME.finditer(self.message)}
+        return self.message.format(*self.values, **names)
+
+
+_NAME = re.compile(r"{([a-z]\w*)[}:]")
+
+
+@dataclass(frozen=True)
+class _Name:
+    """The name of an option in a message."""
+
+    name: str
+    spelling: Spelling
+
+    def __format__(self, value: str) -> str:
+        return self.spelling(self.name, value)
+
+
+def _as_keyword(name: str, value: str) -> str:
+    return f"{name}={value}" if value else name
 
 
 @dataclass(frozen=True)
@@ -84,7 +128,7 @@ class Option:
             case _:
                 return
         if not valid or (isinstance(value, Real) and not self._within(float(value))):
-            raise ValueError(f"{self.name} must be {self.allowed}, but is {value!r}")
+            raise OptionError(f"{{{self.name}}} must be {{0}}, but is {{1!r}}", self.allowed, value)
 
     def _within(self, number: float) -> bool:
         return (
@@ -146,7 +190,7 @@ class OptionSet:
             if name not in known:
                 near = get_close_matches(name, known, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(known)}"
-                raise ValueError(f"there is no option '{name}'; {hint}")
+                raise OptionError("there is no option '{0}'; {1}", name, hint)
         return replace(self, **changes)
 
     def subset(self, cls: type[Subset]) -> Subset:

@@ -75,9 +75,16 @@ class AlignmentHead:
 
 
 def align_words(weights: AttentionMatrix, source: WordIndices, target: WordIndices) -> tuple[Link, ...]:
-    """Return the word links of a pair, sorted, from the attention weights of its tokens."""
-    words = word_weights(weights, source, target) if weights.size else weights
-    return tuple(sorted(_grow_diag_final_and(words))) if words.size else ()
+    """Return the word links of a pair, sorted, from the attention weights of its tokens.
+
+    The pair may be a part of a long line, whose words have the indices of the line: the time depends on the part only.
+    """
+    if not weights.size:
+        return ()
+    source_words, target_words = _distinct(source), _distinct(target)
+    words = word_weights(weights, _local(source, source_words), _local(target, target_words))
+    links = _grow_diag_final_and(words) if words.size else ()
+    return tuple(sorted((source_words[first], target_words[second]) for first, second in links))
 
 
 def word_weights(weights: AttentionMatrix, source: WordIndices, target: WordIndices) -> AttentionMatrix:
@@ -138,6 +145,17 @@ def _agreement(pairs: Sequence[tuple[AttentionMatrix, WordIndices, WordIndices]]
             forward, backward = _directions(table)
             total += len(forward & backward) / max(1, len(forward | backward)) * float(table.max(1).mean())
     return total / len(pairs)
+
+
+def _distinct(words: WordIndices) -> list[int]:
+    """Return the words of some tokens, sorted."""
+    return sorted({word for word in words if word is not None})
+
+
+def _local(words: WordIndices, distinct: Sequence[int]) -> WordIndices:
+    """Return the position of each token's word among the distinct ones."""
+    position = {word: at for at, word in enumerate(distinct)}
+    return [None if word is None else position[word] for word in words]
 
 
 def _membership(words: WordIndices) -> AttentionMatrix:

@@ -25,6 +25,10 @@ from regard.text import END
 MAX_CHOICE_PAIRS = 400
 """Pairs that the alignment head is chosen by; more pairs hardly change the choice."""
 
+MAX_PAIR_TOKENS = 4096
+"""Tokens that each side of a pair may have: the attention weights of a pair take time and memory for each pair of its
+tokens."""
+
 TextPair = tuple[str, str]
 """A source line and a target line."""
 
@@ -106,11 +110,17 @@ def tokenize_pair(translator: Translator, pair: TextPair, number: int = 1) -> To
     """Tokenise a pair.
 
     Raises:
-        ValueError: If the model has too few positions for the pair; the message contains its number.
+        ValueError: If a side has more than `MAX_PAIR_TOKENS` tokens, or more than the model has positions for; the
+            message contains the number of the pair.
     """
     source, source_words = tokenize_with_words(pair[0], translator.tokenizers["source"])
     target, target_words = tokenize_with_words(pair[1], translator.tokenizers["target"], symbols=False)
     for side, ids, limit in (("source", source, translator.max_source), ("target", target, translator.max_target)):
+        if len(ids) > MAX_PAIR_TOKENS < limit:
+            raise ValueError(
+                f"the {side} of pair {number} has {len(ids)} tokens, and a pair may have {MAX_PAIR_TOKENS} on each "
+                "side; split it into sentences"
+            )
         if len(ids) > limit:
             raise ValueError(
                 f"the {side} of pair {number} has {len(ids)} tokens, but this model has only {limit} positions; "

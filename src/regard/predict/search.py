@@ -1,6 +1,5 @@
 """Search for the translations of segments: options of the search, batches of similar length, retries, and reranking."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -9,11 +8,18 @@ import torch
 from regard import decode
 from regard.decode import Hypothesis
 from regard.engines import SteppableModel
-from regard.options import BeamOptions, CoverageOptions, GenerationOptions, SamplingOptions, TranslationOptions
+from regard.options import (
+    BeamOptions,
+    CoverageOptions,
+    GenerationOptions,
+    OptionError,
+    SamplingOptions,
+    TranslationOptions,
+)
 from regard.predict.engine import encoder_input, run_search
 from regard.predict.segments import SourceSegment
 from regard.score import chrf
-from regard.text import END, PAD, START, Tokenizer
+from regard.text import END, PAD, START, Tokenizer, find_phrase
 
 SearchResult = list[Hypothesis] | Exception
 """The hypotheses of a segment, best first, or the error that its search failed with."""
@@ -26,10 +32,14 @@ MAX_RETRIES = 8
 
 def translation_search(options: TranslationOptions, max_target: int) -> decode.SearchOptions:
     """Return the options of the search for a translation of at most `max_target` tokens."""
+    if options.min_length > max_target:
+        raise OptionError(
+            "{min_length} is {0}, but this model has positions for {1} target tokens; use a smaller minimum",
+            options.min_length,
+            max_target,
+        )
     maximum = min(max_target, options.max_length or max_target)
-    limits = decode.LengthLimits(
-        min(options.min_length, maximum), maximum, max_ratio=options.longest, max_extra=EXTRA_TOKENS
-    )
+    limits = decode.LengthLimits(options.min_length, maximum, max_ratio=options.longest, max_extra=EXTRA_TOKENS)
     return search_options(options, limits, samples=options.mbr or (options.nbest if options.sample else 0))
 
 
@@ -149,9 +159,9 @@ def _avoided_tokens(hypothesis: Hypothesis, segment: SourceSegment, tokenizer: T
     """Yield the tokens in which a hypothesis contains a phrase to avoid, unless the given prefix contains it."""
     text = tokenizer.decode(hypothesis.tokens)
     for phrase in segment.avoid:
-        for match in re.finditer(rf"(?<!\w){re.escape(phrase)}(?!\w)", text):
+        for start, end in find_phrase(phrase, text):
             tokens = enumerate(tokenizer.tokens_of(hypothesis.tokens))
-            inside = [index for index, token in tokens if token.start < match.end() and token.end > match.start()]
+            inside = [index for index, token in tokens if token.start < end and token.end > start]
             if inside and inside[-1] >= len(segment.options.prefix):
                 yield hypothesis.tokens[inside[0] : inside[-1] + 1]
 

@@ -10,9 +10,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.decode import SentenceOptions
-from regard.options import TranslationOptions
-from regard.text import Tokenizer, Tokenizers, word_of, words
+from regard.decode import SentenceOptions, WordBoundaries
+from regard.options import OptionError, TranslationOptions
+from regard.text import JOINS, Tokenizer, Tokenizers, find_phrase, word_of, words
 
 Span = tuple[int, int]
 
@@ -71,7 +71,7 @@ def make_segments(
     Raises:
         ValueError: If the line is too long and `options.long` is `error`.
     """
-    tokenizer, encode = tokenizers["source"], tokenizers["target"].encode
+    tokenizer, target = tokenizers["source"], tokenizers["target"]
     symbols, begin = leading_symbols(request.line, tokenizer)
     line = request.line[begin:]
     ids = tokenizer.encode(line)
@@ -80,9 +80,10 @@ def make_segments(
     parts = [(line, ids, begin)]
     if len(symbols) + len(ids) > longest:
         if options.long == "error":
-            raise ValueError(
-                f"the line has {len(symbols) + len(ids)} tokens, more than the {longest} this model was trained on; "
-                "shorten it, or allow it to be split (long=split)"
+            raise OptionError(
+                "the line has {0} tokens, more than the {1} this model was trained on; shorten it, or use {long:split}",
+                len(symbols) + len(ids),
+                longest,
             )
         spans = split_line(line, tokenizer, max(1, longest - len(symbols)))
         parts = [(line[start:end], tokenizer.encode(line[start:end]), begin + start) for start, end in spans]
@@ -92,12 +93,18 @@ def make_segments(
         prefix = (request.prefix or options.prefix) if number == 0 else ""
         required = (*options.constraints, *request.constraints) if number == 0 else ()
         phrases = dict.fromkeys((*required, *options.terms.required_in(text)))
+        # A phrase that the prefix contains need not appear again. At its end the next token may continue the word.
+        met = {phrase for phrase in phrases if any(end < len(prefix) for _, end in find_phrase(phrase, prefix))}
+        constraints = tuple(tuple(target.encode_phrase(phrase)) for phrase in phrases if phrase and phrase not in met)
+        avoided = (
+            tuple(encode(phrase)) for phrase in avoid if phrase for encode in (target.encode, target.encode_phrase)
+        )
         sentence = SentenceOptions(
             source_length=len(symbols) + len(ids),
-            prefix=tuple(encode(prefix)),
-            # A phrase that the prefix contains need not appear again.
-            constraints=tuple(tuple(encode(phrase)) for phrase in phrases if phrase and phrase not in prefix),
-            avoid=tuple(tuple(encode(phrase)) for phrase in avoid if phrase),
+            prefix=tuple(target.encode(prefix)),
+            constraints=constraints,
+            boundaries=WordBoundaries(*target.character_classes, JOINS) if constraints else None,
+            avoid=tuple(dict.fromkeys(avoided)),
             # The seed depends on the text, so that equal lines get equal samples and different lines different ones.
             seed=(options.seed << 32) | zlib.crc32(text.encode(errors="replace")),
         )
@@ -163,7 +170,7 @@ def join_segments(texts: Sequence[str]) -> tuple[str, list[int]]:
 
 def _halve_if_long(line: str, span: Span, tokenizer: Tokenizer, longest: int) -> list[Span]:
     """Strip a span, and halve it while it is too long: text may have more tokens alone than within its line."""
-    start = _skip_space(line[: span[1]], span[0])
+    start = _skip_space(line, *span)
     end = span[0] + len(line[span[0] : span[1]].rstrip())
     if end - start <= 1 or len(tokenizer.encode(line[start:end])) <= longest:
         return [(start, end)] if end > start else []
@@ -178,9 +185,12 @@ def _last_between(ends: Sequence[int], begin: int, limit: int) -> int | None:
     return ends[at] if at >= 0 and ends[at] > begin else None
 
 
-def _skip_space(line: str, at: int) -> int:
-    """Return the index of the first character from `at` on that is no white space."""
-    return len(line) - len(line[at:].lstrip())
+def _skip_space(line: str, at: int, end: int | None = None) -> int:
+    """Return the index of the first character from `at` on that is no white space, or else the end."""
+    end = len(line) if end is None else end
+    while at < end and line[at].isspace():
+        at += 1
+    return at
 
 
 def _is_wide(character: str) -> bool:

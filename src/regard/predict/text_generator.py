@@ -16,7 +16,7 @@ from regard.decode import Hypothesis, LengthLimits, SentenceOptions
 from regard.engines import SteppableModel
 from regard.models.language_model import LanguageModel
 from regard.nn.ragged import Ragged
-from regard.options import GenerationOptions
+from regard.options import GenerationOptions, OptionError
 from regard.options.decoding import LONGEST_OUTPUT
 from regard.predict.engine import make_engine, max_tokens, run_search
 from regard.predict.search import search_options
@@ -159,7 +159,7 @@ class TextGenerator:
         """
         chosen = self.options.override(**options)
         if chosen.nbest > 1 or (not chosen.sample and chosen.beam > 1):
-            raise ValueError("only a single hypothesis can be streamed; use sampling or beam=1, and nbest=1")
+            raise OptionError("only a single hypothesis can be streamed; use sampling or {beam:1}, and {nbest:1}")
         pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         failure: list[BaseException] = []
         stopped = threading.Event()

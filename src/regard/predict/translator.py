@@ -14,7 +14,7 @@ from regard import decode
 from regard.bundle import Bundle
 from regard.engines import SteppableModel, parallel
 from regard.models.seq2seq import Seq2Seq
-from regard.options import CoverageOptions, TranslationOptions
+from regard.options import CoverageOptions, OptionError, TranslationOptions
 from regard.predict.alignment import NO_ATTENTION, AlignmentHead, AttentionMatrix
 from regard.predict.engine import AttentionEngine, EnsembleEngine, make_engine, max_tokens
 from regard.predict.search import SearchResult, batches_by_length, search_batch, search_segments, translation_search
@@ -208,33 +208,42 @@ class Translator:
     ) -> list[Translation]:
         """Translate some lines in batches of similar length, and return the translations in the order of the lines."""
         lines: list[tuple[SourceSegment, ...] | Exception] = []
-        for request in requests:
+        for number, request in enumerate(requests, start=first):
             try:
-                lines.append(make_segments(request, self.tokenizers, options, self.longest))
+                segments = make_segments(request, self.tokenizers, options, self.longest)
             except Exception as error:
                 lines.append(error)
+                continue
+            lines.append(segments)
+            if len(segments) > 1:  # reported before the search, which takes as long as that of so many lines
+                log.warning(
+                    "line %d has more than the %d tokens this model was trained on; translated in %d segments",
+                    number,
+                    self.longest,
+                    len(segments),
+                )
         on_progress(sum(isinstance(line, Exception) or not line for line in lines))
-        segments = [segment for line in lines if not isinstance(line, Exception) for segment in line]
+        searchable = [segment for line in lines if not isinstance(line, Exception) for segment in line]
         engine, searched, target = self.engine_for(options), self.search_options(options), self.tokenizers["target"]
 
         def search(indices: list[int]) -> list[SearchResult]:
-            batch = [segments[index] for index in indices]
+            batch = [searchable[index] for index in indices]
             return search_segments(
                 batch, options, target, lambda some: search_batch(engine, some, searched, self.device)
             )
 
-        lengths = [len(segment.ids) + 1 for segment in segments]
+        lengths = [len(segment.ids) + 1 for segment in searchable]
         batches = list(batches_by_length(lengths, searched.rows, self._batch_size(lengths, searched.rows, options)))
-        results: list[SearchResult] = [[]] * len(segments)
+        results: list[SearchResult] = [[]] * len(searchable)
         # Only one thread at a time may record the attention that a coverage penalty needs.
         workers = 1 if options.coverage_penalty else self.workers
         with evaluating(self.model):
             for indices, found in zip(batches, parallel(search, batches, workers), strict=True):
                 for index, result in zip(indices, found, strict=True):
                     results[index] = result
-                on_progress(sum(segments[index].is_last for index in indices))
+                on_progress(sum(searchable[index].is_last for index in indices))
         # After all searches: a recording would show the steps of searches that still use the model.
-        ranked = iter(with_weights(segments, results, self.attention_weights if options.alignments else None))
+        ranked = iter(with_weights(searchable, results, self.attention_weights if options.alignments else None))
         return [
             self._finish(first + number, request.line, line, ranked, options.alignments)
             for number, (request, line) in enumerate(zip(requests, lines, strict=True))
@@ -256,7 +265,7 @@ class Translator:
         ranked: Iterator[WeightedHypotheses | Exception],
         aligned: bool,
     ) -> Translation:
-        """Return the translation of a line; log a warning if it was split or could not be translated."""
+        """Return the translation of a line; log a warning if it could not be translated."""
         parts: list[tuple[SourceSegment, WeightedHypotheses]] = []
         error = segments if isinstance(segments, Exception) else None
         for segment in () if isinstance(segments, Exception) else segments:
@@ -265,17 +274,9 @@ class Translator:
                 error = hypotheses
             else:
                 parts.append((segment, hypotheses))
-        if not isinstance(segments, Exception) and len(segments) > 1:
-            log.warning(
-                "line %d has more than the %d tokens this model was trained on; translated in %d segments",
-                number,
-                self.longest,
-                len(segments),
-            )
         if error is not None:
-            fault = str(error) or type(error).__name__
-            log.warning("line %d could not be translated: %s", number, fault)
-            return empty_translation(line, fault)
+            log.warning("line %d could not be translated: %s", number, error if str(error) else type(error).__name__)
+            return empty_translation(line, str(error) or type(error).__name__)
         return assemble(line, parts, self.tokenizers) if parts else empty_translation(line, aligned=aligned)
 
     def search_options(self, options: TranslationOptions | None = None) -> decode.SearchOptions:
@@ -293,9 +294,9 @@ class Translator:
         if not options.coverage_penalty:
             return self.engine
         if self.alignment_head is None or isinstance(self.engine, EnsembleEngine):
-            raise ValueError(
+            raise OptionError(
                 "a coverage penalty needs the attention of a single model, which neither an ensemble nor a model "
-                "without attention has; set coverage_penalty to 0"
+                "without attention has; use {coverage_penalty:0}"
             )
         return AttentionEngine(self.model, self.alignment_head)
 

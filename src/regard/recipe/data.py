@@ -193,7 +193,7 @@ class Data(Section):
     stride: Positive | None = None
     """Tokens from the start of one block to the start of the next; unset is `block`, less makes blocks overlap."""
 
-    def corpora(self) -> Iterator[tuple[str, "BaseCorpus"]]:
+    def corpora(self) -> Iterator[tuple[str, Corpus]]:
         """Yield every corpus with its key in the recipe, such as `data.train.0`."""
         yield from ((f"data.train.{number}", corpus) for number, corpus in enumerate(self.train))
         yield from ((f"data.{name}", corpus) for name, corpus in (("valid", self.valid), ("test", self.test)) if corpus)

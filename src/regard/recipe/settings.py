@@ -169,6 +169,11 @@ class Recipe(Section):
                 f"model.tied = '{self.model.tied}' shares the embedding of the source, "
                 "which needs text.joint = true; otherwise set model.tied = 'decoder'"
             )
+        if self.decode.coverage_penalty and self.model.kind == "sutskever":
+            raise ValueError(
+                f"decode.coverage_penalty = {self.decode.coverage_penalty:g} needs attention, which model.kind = "
+                "'sutskever' does not have; use decode.coverage_penalty = 0, or another family"
+            )
         tags = {corpus.tag for corpus in self.data.train if corpus.tag}
         missing = sorted(tags - set(self.text.symbols))
         if missing:

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from regard.options import TranslationOptions
+from regard.options import OptionError, TranslationOptions
 from regard.predict import Translator
+from regard.predict.search import EXTRA_TOKENS
 from regard.recipe.decode import pydantic_field
 from regard.serve.settings import ServerLimits
 
@@ -71,7 +72,17 @@ class TranslateFields(LinesRequest):
             given["beam"] = max(given["nbest"], translator.options.beam)
         if self.stream and (given.get("avoid") or given.get("mbr")):
             raise ValueError("tokens are not final before the end with 'avoid' or 'mbr'; request it without 'stream'")
-        options = translator.options.override(**given)
+        try:
+            options = translator.options.override(**given)
+            translator.search_options(options)
+        except OptionError as error:
+            raise ValueError(error.spelled(_spell_field)) from None
+        # A minimum length must not make a short line cost more than the longest line that is not split.
+        longest = int(translator.longest * options.longest) + EXTRA_TOKENS
+        if options.min_length > longest:
+            raise ValueError(
+                f"'min_length' is {options.min_length}, and this server allows {longest}; use a smaller one"
+            )
         if options.alignments and translator.alignment_head is None:
             raise ValueError("this model has no attention to read word alignments from; request no 'alignments'")
         if options.coverage_penalty and translator.alignment_head is None:
@@ -143,6 +154,14 @@ def parse_request(kind: type[RequestType], body: bytes, limits: ServerLimits) ->
             f"there are {characters} characters, and this server allows {limits.characters}; send several requests"
         )
     return request
+
+
+def _spell_field(name: str, value: str) -> str:
+    """Return how a request gives an option, for `OptionError.spelled`."""
+    if not value:
+        return f"'{name}'"
+    is_plain = value.lstrip("-").isdecimal() or value in ("True", "False")
+    return f'"{name}": {value.lower()}' if is_plain else f'"{name}": "{value}"'
 
 
 def _describe(error: Any) -> str:
