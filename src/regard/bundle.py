@@ -24,6 +24,7 @@ from regard.data.fields import Fields, load_fields
 from regard.files import write_atomically
 from regard.recipe import FieldKind, Recipe, dump
 from regard.run_files import RECIPE, SCORES, TOKENIZER, WEIGHTS
+from regard.run_path import load_checkpoint_weights, other_weights
 from regard.text import Tokenizers
 
 
@@ -91,11 +92,24 @@ def save_bundle(folder: Path, recipe: Recipe, fields: Fields, model: nn.Module, 
     save_weights(model, folder / WEIGHTS)
 
 
-def read_bundle(folder: Path, recipe: Recipe, task: BundleTask, device: torch.device) -> Bundle:
-    """Read vocabularies, model and scores of a run; `regard.tasks.load_bundle` finds recipe and task."""
+def read_bundle(
+    folder: Path, recipe: Recipe, task: BundleTask, device: torch.device, weights: Path | None = None
+) -> Bundle:
+    """Read vocabularies, model and scores of a run; `regard.tasks.load_bundle` finds recipe and task.
+
+    Args:
+        folder: The folder of the run.
+        recipe: Its recipe.
+        task: Its task.
+        device: Where the model goes.
+        weights: A file of weights or the folder of a checkpoint. Default: the trained model of the run.
+    """
     fields = load_fields(folder, task.kinds)
     model = task.build(fields.sizes)
-    load_weights(model, folder / WEIGHTS)
+    if weights is not None and weights.is_dir():
+        load_checkpoint_weights(model, weights)
+    else:
+        load_weights(model, weights or folder / WEIGHTS)
     return Bundle(folder, recipe, fields, model.to(device).eval(), load_scores(folder))
 
 
@@ -170,6 +184,6 @@ def check_folder(folder: Path) -> None:
         raise ValueError(f"{folder} is a file; a run is a folder with {RECIPE}, {TOKENIZER}/ and {WEIGHTS} in it")
     missing = [name for name in (RECIPE, WEIGHTS) if not (folder / name).is_file()]
     if missing == [WEIGHTS]:
-        raise ValueError(f"{folder} is a run without {WEIGHTS}: it is not trained yet; use: regard train")
+        raise ValueError(f"{folder} is a run without {WEIGHTS}: it is not trained yet; {other_weights(folder)}")
     if missing:
         raise ValueError(f"{folder} is not a run: it has no {' and no '.join(missing)}")

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -84,15 +83,17 @@ def _choose_head(
     from regard.predict.scoring import MAX_CHOICE_PAIRS, choose_alignment_head, read_pairs
     from regard.recipe import load as load_recipe
     from regard.run_files import RECIPE
+    from regard.run_path import find_run
 
+    folder = find_run(run).folder
     if pairs is None:
-        recipe = load_recipe(Path(run, RECIPE))
+        recipe = load_recipe(folder / RECIPE)
         if recipe.data.valid is None:
             raise ValueError(f"the recipe of {run} has no validation corpus (data.valid); give --source and --target")
         pairs, gold = read_pairs(recipe.data.valid, recipe, MAX_CHOICE_PAIRS)
     pairs = list(pairs)
     chosen = choose_alignment_head(translator, pairs, gold)
-    save_scores(Path(run), {**load_scores(Path(run)), "alignment": chosen.to_scores()})
+    save_scores(folder, {**load_scores(folder), "alignment": chosen.to_scores()})
     head = "mean over heads" if chosen.head is None else f"head {chosen.head}"
     step = "reads" if chosen.shifted else "predicts"
     rate = "" if chosen.aer is None else f", AER {chosen.aer:.2%}"

@@ -92,7 +92,7 @@ def evaluate(
     for name in metrics:  # raises for an unknown metric or tokenizer, before the long translation
         score(name, ["a"], [["a"]], tokenize=tokenize)
     other = None
-    if against and not Path(against).is_dir():
+    if against and not (Path(against).is_dir() or against.endswith(".safetensors")):
         other = read_sentences(against)
         if len(other) != len(sources):
             raise ValueError(f"{against} has {len(other)} lines, but the test set has {len(sources)}")
@@ -143,6 +143,7 @@ def _read_test_set(run: str, source: str | None, reference: list[str]) -> tuple[
     from regard.predict.scoring import read_pairs
     from regard.recipe import load
     from regard.run_files import RECIPE
+    from regard.run_path import find_run
     from regard.score import read_sentences
 
     if bool(source) != bool(reference):
@@ -158,7 +159,7 @@ def _read_test_set(run: str, source: str | None, reference: list[str]) -> tuple[
                     "line i of each must belong to the same sentence"
                 )
         return lines[source], [lines[path] for path in reference]
-    recipe = load(existing_file(str(Path(run, RECIPE))))
+    recipe = load(existing_file(str(find_run(run).folder / RECIPE)))
     if recipe.data.test is None:
         raise ValueError(f"the recipe of {run} has no test set (data.test); give --source and --reference")
     pairs, _ = read_pairs(recipe.data.test, recipe)

@@ -96,10 +96,11 @@ def _print_text_perplexity(run: str, text: str, as_json: bool, device: str) -> N
     from regard.data.corpus import Reader
     from regard.recipe import TextCorpus, load
     from regard.run_files import RECIPE
+    from regard.run_path import find_run
     from regard.tasks import load_generator
 
     generator = load_generator(run, device, "float32")
-    reader = Reader(("text",), Path(), documents=load(Path(run) / RECIPE).data.documents)
+    reader = Reader(("text",), Path(), documents=load(find_run(run).folder / RECIPE).data.documents)
     table = generator.perplexity(record[0] for record in reader.records(TextCorpus(files={"text": text}))).to_json()
     if as_json:
         print_line(json.dumps(table, indent=2))

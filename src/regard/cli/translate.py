@@ -16,7 +16,7 @@ from regard.options.decoding import CONSTRAINTS, MACHINE, OUTPUT
 if TYPE_CHECKING:
     from regard.predict import Translation, TranslationRequest
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a trained run.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a trained run, or other weights in it.")]
 File = Annotated[
     str,
     typer.Argument(metavar="FILE", help="Lines of text, plain or .gz; default: standard input.", show_default=False),
@@ -106,6 +106,8 @@ def translate(
     regard translate runs/phrasebook in.txt --nbest 3 --json
     regard translate runs/phrasebook in.txt --sample --top-p 0.9 --seed 1
     regard translate runs/phrasebook in.txt --terms terms.tsv --avoid never.txt
+    regard translate runs/phrasebook/weights/best.safetensors in.txt
+    regard translate runs/phrasebook/checkpoints/step-400 --with runs/phrasebook < in.txt
 
     There is one output line per input line, in the same order; with --nbest, up to N lines. Columns are separated by
     tabs: the line number with --nbest, the score with --scores, the text, the alignment with --alignments. A line that

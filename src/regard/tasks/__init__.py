@@ -18,7 +18,8 @@ from regard.bundle import Bundle, check_folder, find_device, read_bundle
 from regard.predict import TextGenerator, Translator
 from regard.recipe import TASK_FIELDS, Recipe
 from regard.recipe import load as load_recipe
-from regard.run_files import RECIPE
+from regard.run_files import RECIPE, WEIGHTS
+from regard.run_path import find_run
 from regard.tasks.language_model import LanguageModelTask
 from regard.tasks.task import AttentionMap, Predictions, ProcessGroup, Sample, Task
 from regard.tasks.translation import TranslationTask
@@ -54,21 +55,23 @@ def load_bundle(folder: str | Path, device: str | torch.device = "cpu", task: Ta
     """Open a trained run: recipe, vocabularies, model and scores; the model is in evaluation mode on the device.
 
     Args:
-        folder: The folder of the run.
+        folder: The folder of the run; or other weights of it: a file such as `weights/best.safetensors`, or a
+            checkpoint, such as `checkpoints/step-00000400`.
         device: `cpu`, `cuda`, `cuda:1`, …, or `auto`.
         task: The task of the run, if it is not one of the built-in ones.
     """
-    path = Path(folder)
-    check_folder(path)
-    recipe = load_recipe(path / RECIPE)
-    return read_bundle(path, recipe, task or make_task(recipe), find_device(device))
+    run = find_run(folder)
+    if run.weights == run.folder / WEIGHTS:
+        check_folder(run.folder)
+    recipe = load_recipe(run.folder / RECIPE)
+    return read_bundle(run.folder, recipe, task or make_task(recipe), find_device(device), run.weights)
 
 
 def load(path: str | Path, device: str = "auto", precision: str = "auto", task: Task | None = None) -> Any:
     """Open a trained run as what it was trained for: a `Translator`, a `TextGenerator`, …
 
     Args:
-        path: The folder of the run.
+        path: The folder of the run; or other weights of it, as for `load_bundle`.
         device: `auto` takes a GPU if there is one.
         precision: `auto`, `float32`, `bfloat16` or `int8`.
         task: The task of the run, if it is not one of the built-in ones.
@@ -95,5 +98,5 @@ def load_generator(path: str | Path, device: str = "auto", precision: str = "aut
 
 def _wrong_task(path: str | Path, needed: str) -> ValueError:
     """Return the error for a run that was trained for something else."""
-    task = load_recipe(Path(path) / RECIPE).task
+    task = load_recipe(find_run(path).folder / RECIPE).task
     return ValueError(f"{path} was trained with task = '{task}', but this needs a run with task = '{needed}'")
