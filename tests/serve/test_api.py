@@ -120,6 +120,29 @@ def test_models_are_listed_by_name(server: Server, translator: Translator) -> No
     assert server.request("/health").json["status"] == "ready"
 
 
+def test_models_are_listed_in_the_form_of_openai(server: Server) -> None:
+    listed = server.request("/v1/models").json
+    assert listed["object"] == "list"
+    described = {model["name"]: model for model in server.request("/models").json["models"]}
+    for model in listed["data"]:
+        assert (model["object"], model["owned_by"]) == ("model", "regard")
+        assert isinstance(model["created"], int)
+        assert described[model["id"]].items() <= model.items()
+        assert server.request(f"/v1/models/{model['id']}").json == model
+    assert [model["id"] for model in listed["data"]] == list(described)
+
+
+def test_version_one_of_a_route_has_the_same_response(server: Server, pairs: list[tuple[str, str]]) -> None:
+    source, target = pairs[0]
+    for path, body in (
+        ("/translate", {"source": source}),
+        ("/perplexity", {"source": source, "target": target}),
+        ("/align", {"source": source, "target": target}),
+        ("/tokens", {"source": source}),
+    ):
+        assert server.request(f"/v1{path}", body).json == server.request(path, body).json
+
+
 def test_metrics_count_lines_and_tokens(server: Server, lines: list[str]) -> None:
     before = server.metric("regard_sentences_total"), server.metric("regard_tokens_total")
     tokens = len(server.request("/translate", {"source": lines[0]}).json["translations"][0]["tokens"])
@@ -155,12 +178,14 @@ def test_the_api_page_documents_every_route_and_loads_nothing_else(server: Serve
     openapi = server.request("/openapi.json").json
     for path, operations in openapi["paths"].items():
         assert f'id="{path}"' in page
-        for operation in operations.values():
-            assert escape(operation["description"], quote=False).split("`")[0] in page
+        for method, operation in operations.items():
+            for paragraph in operation["description"].split("\n\n") if method != "head" else ():
+                assert escape(paragraph, quote=False).split("`")[0] in page
     for name in re.findall(r'href="#([^"]+)"', page):
         assert f'id="{name}"' in page
-    schema = openapi["paths"]["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert all(f'<th scope="row">{name}</th>' in page for name in schema["properties"])
+    for schema in ("TranslateRequest", "LibreTranslateRequest", "StreamTokens", "ErrorResponse"):
+        fields = openapi["components"]["schemas"][schema]["properties"]
+        assert all(f'<th scope="row">{name}</th>' in page for name in fields)
     assert "integer (from 1 up to 8)" in page  # the beam limit of this server
 
 

@@ -49,6 +49,10 @@ def test_requests_during_the_training_get_an_error_and_the_progress(page: Path, 
         send(socket, id=1, kind="read", source="I can go")
         assert receive(socket)["kind"] == "error"
         assert running.request("/translate", {"source": "I can go"}).status == 503
+        waiting = running.request("/ready", **{"X-Request-ID": "early"})
+        assert (waiting.status, waiting.json["code"]) == (503, "unavailable")
+        assert waiting.headers["x-request-id"] == waiting.json["request_id"] == "early"
+        assert running.request("/live").status == 200
         send(socket, id=2, channel="other", kind="models")
         while (message := receive(socket)).get("step", 0) == 0:
             assert message["kind"] == "training"

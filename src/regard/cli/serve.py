@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -10,7 +10,7 @@ from regard.cli.streams import existing_file
 from regard.cli.translate import Device, Dtype, Quantize, Workers
 from regard.serve.settings import ServerLimits, ServerSettings
 
-_ACCESS, _LIMITS = "Access", "Limits"
+_ACCESS, _LIMITS, _LOG = "Access", "Limits", "Log"
 _DEFAULT = ServerLimits()
 
 Runs = Annotated[list[str], typer.Argument(metavar="RUN", help="Folders of trained runs; NAME=RUN sets a name.")]
@@ -38,6 +38,20 @@ AllowHost = Annotated[
         rich_help_panel=_ACCESS,
     ),
 ]
+AccessLog = Annotated[
+    Literal["json"] | None,
+    typer.Option(
+        help="Write one JSON object per request to stdout: route, status, duration, counts; no text.",
+        rich_help_panel=_LOG,
+    ),
+]
+Languages = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PAIR",
+        help="Languages of a model for LibreTranslate clients, as en-de or NAME=en-de. Default: from its recipe.",
+    ),
+]
 Characters = Annotated[int, typer.Option(min=1, help="Maximum characters per request.", rich_help_panel=_LIMITS)]
 Sentences = Annotated[int, typer.Option(min=1, help="Maximum lines per request.", rich_help_panel=_LIMITS)]
 Beam = Annotated[int, typer.Option(min=1, help="Maximum beam width, or samples, per line.", rich_help_panel=_LIMITS)]
@@ -60,6 +74,7 @@ def serve(
     runs: Runs,
     host: Host = ServerSettings.host,
     port: Port = ServerSettings.port,
+    languages: Languages = None,
     token_file: TokenFile = None,
     origin: Origin = None,
     allow_host: AllowHost = None,
@@ -70,6 +85,7 @@ def serve(
     max_waiting: Waiting = _DEFAULT.waiting,
     max_connections: Connections = _DEFAULT.connections,
     read_timeout: ReadTimeout = _DEFAULT.read_timeout,
+    access_log: AccessLog = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
     quantize: Quantize = None,
@@ -88,24 +104,31 @@ def serve(
     """
     limit_kernel_caches()
     try:
+        from regard.serve.languages import parse_languages, recipe_languages
         from regard.serve.server import listen
         from regard.serve.server import serve as run
     except ModuleNotFoundError as error:
         raise missing_extra("regard serve", error) from None
     from regard.engines.thread_sharing import single_threaded
+    from regard.recipe import load as load_recipe
+    from regard.run_files import RECIPE
     from regard.tasks import load_translator
 
     limits = ServerLimits(
         max_characters, max_sentences, max_beam, max_seconds, max_waiting, max_connections, read_timeout
     )
-    settings = ServerSettings(host, port, _token(token_file), tuple(origin or ()), limits, tuple(allow_host or ()))
+    settings = ServerSettings(
+        host, port, _token(token_file), tuple(origin or ()), limits, tuple(allow_host or ()), access_log == "json"
+    )
     folders = named_runs(runs)
+    given = parse_languages(languages or (), list(folders))
     with listen(host, port) as listener:
         with single_threaded(1):  # no OpenMP threads may stay with this thread, or the workers would compete with them
             translators = {name: load_translator(folder, device, quantize or dtype) for name, folder in folders.items()}
         for translator in translators.values():
             translator.workers = workers or translator.workers
-        run(translators, settings, listener)
+        known = {name: recipe_languages(load_recipe(Path(folder) / RECIPE)) for name, folder in folders.items()}
+        run(translators, settings, listener, {**known, **given})
 
 
 def limit_kernel_caches() -> None:

@@ -10,6 +10,7 @@ from regard.explore.attention import AttentionLayers
 from regard.nn.position import LearnedPositions
 from regard.recipe import Recipe
 from regard.recipe.data import PhrasebookCorpus
+from regard.recipe.languages import corpus_languages
 from regard.text import Tokenizer
 
 MAX_EXAMPLES = 8
@@ -39,11 +40,7 @@ def model_info(recipe: Recipe, run: str = "") -> ModelInfo:
             prompts = tuple(dict.fromkeys(map(_first_half, sentences)))
             return ModelInfo("en", "en", prompts[:MAX_EXAMPLES], run, family)
         return ModelInfo("en", first.to, tuple(sentences[:MAX_EXAMPLES]), run, family)
-    suffixes = [name.removesuffix(".gz").rpartition(".")[2] for name in first.paths]
-    languages = [
-        suffix if 2 <= len(suffix) <= 3 and suffix.isalpha() and suffix != "txt" else None for suffix in suffixes
-    ]
-    source, target = languages if len(languages) == 2 else (None, None)
+    source, target = corpus_languages(first)
     return ModelInfo(source, target, run=run, family=family)
 
 

@@ -34,6 +34,12 @@ class OptionError(ValueError):
         self.message, self.values = message, values
         super().__init__(self.spelled(_as_keyword))
 
+    @property
+    def option(self) -> str | None:
+        """The first option that the message names."""
+        match = _NAME.search(self.message)
+        return match[1] if match else None
+
     def spelled(self, spelling: Spelling) -> str:
         """Return the message with the names of options as `spelling` gives them."""
         names = {match[1]: _Name(match[1], spelling) for match in _NAME.finditer(self.message)}

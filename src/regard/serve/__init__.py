@@ -1,8 +1,14 @@
 """An HTTP API for trained models: each model is loaded once, and requests of different clients share one search.
 
     settings         address, access control and limits of a server
+    auth             the token that clients must send
+    errors           the shape of error responses, and their codes
+    request_context  the id of a request, and what the access log writes about it
+    access_log       the access log
     requests         JSON schemas of requests, and their parsing
     responses        JSON schemas of responses, and their construction
+    libretranslate   requests and responses in the form of LibreTranslate
+    languages        the language pairs of the models
     limits           middleware for authentication, request limits and metrics
     origins          middleware that checks the Host and Origin headers
     metrics          Prometheus metrics
@@ -10,7 +16,10 @@
     service          a served model, and the translation pipeline its workers share
     worker           the threads that run the search
     dispatch         from the event loop to the workers and back
-    app              the routes
+    health           whether the server is alive and ready
+    app              the handlers of requests
+    routes           the paths, and what the OpenAPI document says about each
+    openapi          the rest of the OpenAPI document
     api_page         the HTML page that documents the routes
     server           the socket, the signals and the shutdown
     explorer         the web explorer's page, beside the HTTP API

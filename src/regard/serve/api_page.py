@@ -34,10 +34,9 @@ def render_api_page(openapi: Mapping[str, Any]) -> str:
         *(
             part
             for path, operations in openapi["paths"].items()
-            for method, operation in operations.items()
-            for part in _operation(path, method, operation)
+            for part in _route(path, operations, openapi["paths"], schemas)
         ),
-        "<h2>Schemas of responses</h2>",
+        "<h2>Schemas</h2>",
         *(
             f'<h3 id="{escape(name)}">{escape(name)}</h3><p>{_inline(schema.get("description", ""))}</p>'
             + _fields(schema)
@@ -49,19 +48,43 @@ def render_api_page(openapi: Mapping[str, Any]) -> str:
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>'
 
 
-def _operation(path: str, method: str, operation: Mapping[str, Any]) -> Iterator[str]:
-    """Render one route: description, example, request and responses."""
-    name = escape(f"{method.upper()} {path}")
-    yield f'<h2 id="{escape(path)}"><code>{name}</code></h2><p>{_inline(operation["description"])}</p>'
-    request = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-    if request is not None:
-        yield f"<pre>{escape(_curl(path, request))}</pre><h3>Request</h3>{_fields(request)}"
+def _route(
+    path: str, operations: Mapping[str, Any], paths: Mapping[str, Any], schemas: Mapping[str, JsonSchema]
+) -> Iterator[str]:
+    """Render the operations of a path: description, example, request and responses."""
+    operation = next(iter(operations.values()))  # a path has one operation, or GET and HEAD
+    name = escape(f"{', '.join(operations).upper()} {path}")
+    yield f'<h2 id="{escape(path)}"><code>{name}</code></h2>'
+    yield from (f"<p>{_inline(paragraph)}</p>" for paragraph in operation["description"].split("\n\n"))
+    original = path.removeprefix("/v1")
+    if original != path and _describes_the_same(operations, paths.get(original, {})):
+        yield f'<p>The same as <a href="#{escape(original)}">{escape(original)}</a>.</p>'
+        return
+    requests = _request_schemas(operation)
+    if requests:
+        yield f"<pre>{escape(_curl(path, schemas[requests[0]]))}</pre>"
+    for request in requests:
+        yield f'<h3>Request: <a href="#{escape(request)}">{escape(request)}</a></h3>'
     yield "<h3>Responses</h3><table><tbody>"
     for status, response in sorted(operation["responses"].items()):
         types = [_type(body["schema"]) for body in response.get("content", {}).values() if body.get("schema")]
         cells = f"<td>{_inline(response['description'])}</td><td>{' or '.join(types)}</td>"
         yield f'<tr><th scope="row">{escape(status)}</th>{cells}</tr>'
     yield "</tbody></table>"
+
+
+def _describes_the_same(operations: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Return whether two paths have the same methods with the same descriptions."""
+    return {method: operation["description"] for method, operation in operations.items()} == {
+        method: operation["description"] for method, operation in others.items()
+    }
+
+
+def _request_schemas(operation: Mapping[str, Any]) -> list[str]:
+    """Return the names of the schemas that a JSON body may have."""
+    schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    choices = schema.get("anyOf", [schema])
+    return [choice["$ref"].rsplit("/", 1)[1] for choice in choices if "$ref" in choice]
 
 
 def _fields(schema: JsonSchema) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -9,64 +10,49 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import FastAPI
-from fastapi.responses import HTMLResponse, Response, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 
 from regard import __version__
-from regard.predict import TranslationRequest, Translator
+from regard.predict import Translation, TranslationRequest, Translator
 from regard.predict.scoring import ScoredTarget
-from regard.serve import responses
-from regard.serve.api_page import HEADERS, render_api_page
-from regard.serve.dispatch import check_translations, run_jobs, stream_jobs
-from regard.serve.limits import RequestLimitsMiddleware, read_body
-from regard.serve.metrics import CONTENT_TYPE, Metrics
+from regard.serve import openapi, responses
+from regard.serve.access_log import AccessLog
+from regard.serve.auth import TOKEN_REQUIRED, TokenCheck
+from regard.serve.dispatch import MakeJobs, check_translations, run_jobs, stream_jobs
+from regard.serve.errors import FieldError, RequestError, error_content, exception_content
+from regard.serve.health import Health
+from regard.serve.languages import ModelLanguages, list_languages
+from regard.serve.libretranslate import FORM_TYPE, LibreTranslateRequest, parse_form, parse_json
+from regard.serve.limits import JSON_TYPE, RequestLimitsMiddleware, media_type, read_body
+from regard.serve.metrics import Metrics
 from regard.serve.origins import OriginCheckMiddleware
 from regard.serve.queue import FunctionJob, JobQueue, PendingResponse, QueuedJob, TranslationJob
+from regard.serve.request_context import HEADER, RequestContextMiddleware, current_request
 from regard.serve.requests import (
     PairsRequest,
     RequestType,
     TokensRequest,
+    TranslateFields,
     TranslateRequest,
     parse_request,
-    request_schema,
 )
+from regard.serve.routes import Handler, add_operations, add_routes
 from regard.serve.service import ModelService, worker_count
-from regard.serve.settings import ServerLimits, ServerSettings
+from regard.serve.settings import ServerSettings
 from regard.serve.worker import Worker, start_workers
 
-NDJSON = "application/x-ndjson"
 PAIRS_PER_JOB = 16
 """Sentence pairs that one job scores; lines in progress wait meanwhile."""
-STUCK_SECONDS = 60.0
-"""Duration after which a step that has not ended counts as stuck."""
 
 Result = TypeVar("Result")
-OpenApiResponses = dict[int | str, dict[str, Any]]
-
-_ERRORS: OpenApiResponses = {
-    status: {"model": responses.ErrorResponse, "description": description}
-    for status, description in {
-        401: "The token is missing or wrong.",
-        403: "The host name or the origin of the page is not allowed.",
-        404: "There is no model of that name.",
-        408: "The body did not arrive in time.",
-        413: "The body is too large.",
-        415: "The body is not declared to be JSON.",
-        422: "The request is invalid; the error says why.",
-        429: "The queue is full; `Retry-After` says when to retry.",
-        500: "Internal error; the server continues.",
-        504: "The time limit of a request has elapsed.",
-    }.items()
-}
-
-_DESCRIPTION = """Translation by trained models. Send `{"source": "a line"}` to `/translate`.
-
-A request may have one line or many. Lines of different clients are translated in one batch."""
 
 
-def make_app(translators: dict[str, Translator], settings: ServerSettings) -> FastAPI:
+def make_app(
+    translators: dict[str, Translator], settings: ServerSettings, languages: ModelLanguages | None = None
+) -> FastAPI:
     """Create the ASGI application that serves some models.
 
     Example:
@@ -77,6 +63,11 @@ def make_app(translators: dict[str, Translator], settings: ServerSettings) -> Fa
     Args:
         translators: Models by name. Requests that name no model use the first one.
         settings: Access control and limits.
+        languages: Language pairs of the models, by which LibreTranslate clients choose one.
+
+    Returns:
+        The application. `app.state.health` is the `Health` that `/ready` reports; set its `phase` to `stopping` when
+        the server begins to shut down.
     """
     metrics, limits = Metrics(), settings.limits
     models = {
@@ -84,86 +75,132 @@ def make_app(translators: dict[str, Translator], settings: ServerSettings) -> Fa
         for name, translator in translators.items()
     }
     workers: list[Worker] = []
+    health = Health(workers)
+    log = AccessLog(sys.stdout, metrics) if settings.access_log else None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         workers.extend(worker for service in models.values() for worker in start_workers(service))
+        if log is not None:
+            log.start()
+        health.phase = "ready"
         yield
+        health.phase = "stopping"
         for service in models.values():
             service.queue.close()
         for worker in workers:
             await asyncio.to_thread(worker.join)
+        if log is not None:
+            await asyncio.to_thread(log.close)
 
-    app = FastAPI(title="regard", version=__version__, description=_DESCRIPTION, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="regard",
+        version=__version__,
+        description=openapi.DESCRIPTION,
+        openapi_tags=openapi.TAGS,
+        servers=openapi.SERVERS,
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        docs_url=None,
+        redoc_url=None,
+    )
     app.router.lifespan_context = lifespan
-    app.state.metrics, app.state.models = metrics, models
+    app.state.metrics, app.state.models, app.state.health = metrics, models, health
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(ClientDisconnect, _on_disconnect)
     app.add_exception_handler(Exception, _on_exception)
-    _add_routes(app, _Handlers(models, workers, limits), metrics)
-    _add_middleware(app, settings, metrics)
+    handlers = _Handlers(models, languages or {}, settings)
+    add_routes(app, handlers.by_name())
+    add_operations(app, health, metrics)
+    _complete_openapi(app, settings)
+    _add_middleware(app, settings, metrics, log)
     return app
 
 
-def _add_routes(app: FastAPI, handlers: "_Handlers", metrics: Metrics) -> None:
-    """Add every route, with the schemas of its request and responses."""
-    refused: OpenApiResponses = {401: _ERRORS[401], 403: _ERRORS[403]}
-    for path, kind, handler, schema in (
-        ("/translate", TranslateRequest, handlers.translate, responses.TranslateResponse),
-        ("/perplexity", PairsRequest, handlers.perplexity, responses.PerplexityResponse),
-        ("/align", PairsRequest, handlers.align, responses.AlignResponse),
-        ("/tokens", TokensRequest, handlers.tokens, responses.TokensResponse),
-    ):
-        content = {"application/json": {"schema": request_schema(kind, handlers.limits)}}
-        body = {"requestBody": {"required": True, "content": content}}
-        documented: OpenApiResponses = {200: {"model": schema}, **_ERRORS}
-        if path == "/translate":
-            documented[200] = {"model": schema, "content": {NDJSON: {"schema": {"type": "string"}}}}
-        app.add_api_route(path, handler, methods=["POST"], openapi_extra=body, responses=documented)
-    app.add_api_route("/models", handlers.list_models, responses={200: {"model": responses.ModelsResponse}, **refused})
-    health: OpenApiResponses = {
-        200: {"model": responses.HealthResponse},
-        403: _ERRORS[403],
-        503: {"model": responses.HealthResponse, "description": "A worker has made no progress for a minute."},
-    }
-    app.add_api_route("/health", handlers.health, responses=health)
+def _complete_openapi(app: FastAPI, settings: ServerSettings) -> None:
+    """Let the application complete its OpenAPI document when it is requested for the first time."""
+    make_document = app.openapi
 
-    async def export_metrics() -> Response:
-        """Return the metrics of this server in the Prometheus text format."""
-        return Response(metrics.export(), media_type=CONTENT_TYPE)
+    def complete() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = openapi.complete(make_document(), settings)
+        return app.openapi_schema
 
-    text: OpenApiResponses = {200: {"content": {"text/plain": {}}}, **refused}
-    app.add_api_route("/metrics", export_metrics, response_class=Response, responses=text)
-
-    async def api_page() -> Response:
-        return HTMLResponse(render_api_page(app.openapi()), headers=HEADERS)
-
-    app.add_api_route("/docs", api_page, include_in_schema=False)
+    app.openapi = complete  # type: ignore[method-assign]
 
 
-def _add_middleware(app: FastAPI, settings: ServerSettings, metrics: Metrics) -> None:
-    """Add access control; the middleware that is added last runs first."""
+def _add_middleware(app: FastAPI, settings: ServerSettings, metrics: Metrics, log: AccessLog | None) -> None:
+    """Add access control and the access log; the middleware that is added last runs first."""
     if settings.origins:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.origins,
-            allow_methods=["GET", "POST"],
-            allow_headers=["Authorization", "Content-Type"],
+            allow_methods=["GET", "HEAD", "POST"],
+            allow_headers=["Authorization", "Content-Type", "X-Request-ID"],
+            expose_headers=["X-Request-ID", "Retry-After"],
         )
     app.add_middleware(OriginCheckMiddleware, hosts=settings.allowed_hosts, origins=settings.origins)
     paths = frozenset(route.path for route in app.routes if hasattr(route, "path"))
     app.add_middleware(RequestLimitsMiddleware, metrics=metrics, token=settings.token, routes=paths)
+    app.add_middleware(RequestContextMiddleware, routes=paths, log=log)
 
 
 class _Handlers:
     """The handlers of the routes; their docstrings are the descriptions in OpenAPI."""
 
-    def __init__(self, models: dict[str, ModelService], workers: list[Worker], limits: ServerLimits) -> None:
-        self.models, self.workers, self.limits = models, workers, limits
+    def __init__(self, models: dict[str, ModelService], languages: ModelLanguages, settings: ServerSettings) -> None:
+        self.models, self.limits = models, settings.limits
+        self.languages = {name: languages.get(name, ()) for name in models}
+        self.token, self.started = TokenCheck(settings.token), int(time.time())
+
+    def by_name(self) -> dict[str, Handler]:
+        """Return the handlers by the names of their operations."""
+        return {
+            "translate": self.translate,
+            "perplexity": self.perplexity,
+            "align": self.align,
+            "tokens": self.tokens,
+            "languages": self.list_languages,
+            "models": self.list_models,
+            "v1_models": self.list_openai_models,
+            "v1_model": self.show_openai_model,
+        }
 
     async def translate(self, request: Request) -> Response:
-        """Translate lines: by beam search or sampling, with n-best lists, alignments and constraints."""
-        asked, service = await self._read(request, TranslateRequest)
+        """Translate lines: by beam search or sampling, with n-best lists, alignments and constraints.
+
+        A request with the field `q` is one of LibreTranslate: JSON, or a URL-encoded form.
+        """
+        libre, body = await self._read_libretranslate(request)
+        if not self.token.accepts_header(request.scope["headers"]) and not (
+            libre is not None and self.token.accepts((libre.api_key or "").encode())
+        ):
+            raise HTTPException(401, TOKEN_REQUIRED, {"WWW-Authenticate": "Bearer"})
+        if libre is None:
+            asked, service = self._parse(TranslateRequest, body)
+            if asked.stream:
+                jobs = self._translation_jobs(asked, service)
+                return StreamingResponse(stream_jobs(service, jobs, self.limits.seconds), media_type=openapi.NDJSON)
+            translations = await self._translate(request, asked, service)
+            return _json(responses.translate_response(service.name, translations))
+        asked, service = self._parse(TranslateRequest, _or_422(partial(libre.own_request, self.languages)))
+        translations = await self._translate(request, asked, service)
+        return _json(_or_422(partial(libre.response, translations)))
+
+    async def _read_libretranslate(self, request: Request) -> tuple[LibreTranslateRequest | None, bytes]:
+        """Read a request to translate: in the form of LibreTranslate, or else the body of one in our own form."""
+        if "q" in request.query_params:
+            return _or_422(partial(parse_form, request.scope["query_string"])), b""
+        body = await read_body(request, self.limits, (JSON_TYPE, FORM_TYPE))
+        parse = parse_form if media_type(request) == FORM_TYPE else parse_json
+        return _or_422(partial(parse, body)), body
+
+    async def _translate(self, request: Request, asked: TranslateFields, service: ModelService) -> list[Translation]:
+        results = await run_jobs(request, service, self._translation_jobs(asked, service), self.limits.seconds)
+        translations = check_translations(asked.lines, results)
+        current_request().tokens = sum(len(translation.tokens) for translation in translations)
+        return translations
+
+    def _translation_jobs(self, asked: TranslateFields, service: ModelService) -> MakeJobs:
         options = _or_422(partial(asked.options, service.translator, self.limits))
 
         def make_jobs(response: PendingResponse) -> Sequence[QueuedJob]:
@@ -172,10 +209,7 @@ class _Handlers:
                 for index, line in enumerate(asked.lines)
             ]
 
-        if asked.stream:
-            return StreamingResponse(stream_jobs(service, make_jobs, self.limits.seconds), media_type=NDJSON)
-        results = await run_jobs(request, service, make_jobs, self.limits.seconds)
-        return _json(responses.translate_response(service.name, check_translations(asked.lines, results)))
+        return make_jobs
 
     async def perplexity(self, request: Request) -> Response:
         """Compute the log-probability and perplexity of given translations."""
@@ -204,33 +238,55 @@ class _Handlers:
                 raise HTTPException(422, str(result))
             if isinstance(result, Exception):
                 raise HTTPException(500, "the pairs could not be scored")
-        return _json(build(service.name, [pair for result in results for pair in result]))
+        scored = [pair for result in results for pair in result]
+        current_request().tokens = sum(len(pair.tokens) for pair in scored)
+        return _json(build(service.name, scored))
 
     async def tokens(self, request: Request) -> Response:
         """Tokenise lines: pieces, ids, spans of characters, and words."""
         asked, service = await self._read(request, TokensRequest)
         return _json(responses.tokens_response(service.name, service.translator, asked))
 
+    async def list_languages(self) -> Response:
+        """List the languages of the models, in the form of LibreTranslate."""
+        return _json(list_languages(self.languages))
+
     async def list_models(self) -> Response:
         """List the models of this server."""
-        models = [responses.describe_model(name, service.translator) for name, service in self.models.items()]
-        return _json({"models": models})
+        return _json({"models": [self._describe(name) for name in self.models]})
 
-    async def health(self) -> Response:
-        """Return whether the server works: 503 if a worker has made no progress for a minute."""
-        starts = [worker.busy_since for worker in self.workers]
-        stuck = any(start is not None and time.monotonic() - start > STUCK_SECONDS for start in starts)
-        return _json({"status": "stuck" if stuck else "ready", "version": __version__}, 503 if stuck else 200)
+    async def list_openai_models(self) -> Response:
+        """List the models of this server in the form of the OpenAI API."""
+        models = [responses.openai_model(self._describe(name), self.started) for name in self.models]
+        return _json({"object": "list", "data": models})
+
+    async def show_openai_model(self, request: Request) -> Response:
+        """Describe a model in the form of the OpenAI API."""
+        service = self._service(request.path_params["model"])
+        return _json(responses.openai_model(self._describe(service.name), self.started))
+
+    def _describe(self, name: str) -> dict[str, Any]:
+        return responses.describe_model(name, self.models[name].translator, self.languages[name])
 
     async def _read(self, request: Request, kind: type[RequestType]) -> tuple[RequestType, ModelService]:
         """Parse the body of a request, and find the model that it names."""
-        body = await read_body(request, self.limits)
+        return self._parse(kind, await read_body(request, self.limits))
+
+    def _parse(self, kind: type[RequestType], body: bytes) -> tuple[RequestType, ModelService]:
         asked = _or_422(lambda: parse_request(kind, body, self.limits))
-        if asked.model is None:
-            return asked, next(iter(self.models.values()))
-        if asked.model not in self.models:
-            raise HTTPException(404, f"there is no model of that name; this server has: {', '.join(self.models)}")
-        return asked, self.models[asked.model]
+        service = self._service(asked.model)
+        context = current_request()
+        context.model, context.lines = service.name, asked.count()
+        return asked, service
+
+    def _service(self, name: str | None) -> ModelService:
+        """Return the model of a name, or the first one."""
+        if name is None:
+            return next(iter(self.models.values()))
+        if name not in self.models:
+            message = f"there is no model of that name; this server has: {', '.join(self.models)}"
+            raise RequestError(404, message, "model")
+        return self.models[name]
 
 
 def _or_422(make: Callable[[], Result]) -> Result:
@@ -238,16 +294,16 @@ def _or_422(make: Callable[[], Result]) -> Result:
     try:
         return make()
     except ValueError as error:
-        raise HTTPException(422, str(error)) from None
+        raise RequestError(422, str(error), error.field if isinstance(error, FieldError) else None) from None
 
 
-def _json(value: dict[str, Any], status: int = 200) -> Response:
+def _json(value: dict[str, Any] | list[dict[str, Any]], status: int = 200) -> Response:
     return Response(json.dumps(value, ensure_ascii=False).encode(), status, media_type="application/json")
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException), "registered for HTTPException"
-    response = _json({"error": error.detail}, error.status_code)
+    response = _json(exception_content(error), error.status_code)
     response.headers.update(error.headers or {})
     return response
 
@@ -258,4 +314,7 @@ async def _on_disconnect(request: Request, error: Exception) -> Response:
 
 
 async def _on_exception(request: Request, error: Exception) -> Response:
-    return _json({"error": "internal error; the server continues"}, 500)
+    # This response is sent outside of all other middleware, so it needs its own header.
+    response = _json(error_content(500, "internal error; the server continues"), 500)
+    response.headers[HEADER] = current_request().id
+    return response

@@ -10,7 +10,9 @@ from starlette.requests import ClientDisconnect, Request
 
 from regard.predict import Translation
 from regard.predict.translation import empty_translation
+from regard.serve.errors import error_content
 from regard.serve.queue import PendingResponse, QueuedJob, QueueFullError
+from regard.serve.request_context import current_request
 from regard.serve.service import ModelService, ServerFaultError
 from regard.serve.worker import PartialTranslation
 
@@ -62,6 +64,7 @@ def stream_jobs(service: ModelService, make_jobs: MakeJobs, seconds: float) -> A
     response = PendingResponse(loop, lambda index, result: results.put_nowait((index, result)), streamed=True)
     jobs = make_jobs(response)
     _put(service, jobs)
+    request = current_request()
 
     async def stream() -> AsyncIterator[bytes]:
         remaining = len(jobs)
@@ -70,9 +73,11 @@ def stream_jobs(service: ModelService, make_jobs: MakeJobs, seconds: float) -> A
                 while remaining:
                     index, result = await results.get()
                     remaining -= not isinstance(result, PartialTranslation)
+                    if isinstance(result, Translation):
+                        request.tokens = (request.tokens or 0) + len(result.tokens)
                     yield _event(index, result)
         except TimeoutError:
-            yield _json_line({"error": _timeout_message(seconds)})
+            yield _json_line(error_content(504, _timeout_message(seconds)))
         except (asyncio.CancelledError, GeneratorExit):
             service.metrics.left.inc()
             raise
@@ -123,10 +128,12 @@ def _event(index: int, result: Any) -> bytes:
             return _json_line({"line": index, "tokens": pieces, "text": text})
         case Translation():
             return _json_line({"line": index, "translation": result.to_json()})
-        case ValueError() | ServerFaultError():
-            return _json_line({"line": index, "error": str(result)})
+        case ValueError():
+            return _json_line({"line": index, **error_content(422, str(result))})
+        case ServerFaultError():
+            return _json_line({"line": index, **error_content(500, str(result))})
         case _:
-            return _json_line({"line": index, "error": "internal error"})
+            return _json_line({"line": index, **error_content(500, "internal error")})
 
 
 def _json_line(value: dict[str, Any]) -> bytes:

@@ -17,6 +17,7 @@ from starlette.websockets import WebSocket
 from regard.serve.explorer_models import BackgroundTraining, ExplorerModels, LoadedModels
 from regard.serve.explorer_socket import ExplorerSession
 from regard.serve.origins import OriginCheckMiddleware
+from regard.serve.request_context import RequestContextMiddleware
 from regard.serve.settings import ServerSettings
 
 PAGE_MISSING = (
@@ -71,7 +72,7 @@ def make_explorer_app(
         Mount("/", shown),
     ]
     origin_check = Middleware(OriginCheckMiddleware, hosts=settings.allowed_hosts, origins=settings.origins)
-    return Starlette(routes=routes, middleware=[origin_check], lifespan=lifespan)
+    return Starlette(routes=routes, middleware=[Middleware(RequestContextMiddleware), origin_check], lifespan=lifespan)
 
 
 def _page_routes(folder: Path) -> list[BaseRoute]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from regard.data.cache import cache_folder
@@ -19,6 +18,9 @@ from regard.explore.adapters import Predictor
 from regard.predict import Translator
 from regard.recipe import Recipe, dump
 from regard.serve.app import make_app
+from regard.serve.errors import send_error
+from regard.serve.health import Health
+from regard.serve.languages import LanguagePair
 from regard.serve.origins import POLICY_VIOLATION
 from regard.serve.server import log_line
 from regard.serve.service import ModelService
@@ -149,7 +151,12 @@ class ExplorerModels:
         """Make models available, and start the workers of those that the HTTP API serves."""
         predictors = {name: predictor for name, (predictor, _) in models.items()}
         translators = {name: model for name, model in predictors.items() if isinstance(model, Translator)}
-        api = make_app(translators, self.settings)
+        languages = {
+            name: [LanguagePair(info.source_language, info.target_language)]
+            for name, (_, info) in models.items()
+            if info.source_language and info.target_language
+        }
+        api = make_app(translators, self.settings, languages)
         await self._running.enter_async_context(api.router.lifespan_context(api))
         self.locks = {name: asyncio.Lock() for name in models}
         self.explorer = Explorer(predictors, {name: info for name, (_, info) in models.items()})
@@ -199,9 +206,13 @@ class ExplorerModels:
         if self.services:
             await self.api(scope, receive, send)
             return
+        if scope["path"] == "/live":
+            response = await Health().live()
+            await response(scope, receive, send)
+            return
         if self.explorer.models:
             message = "the HTTP API serves translation models, and there are none here; open / for the explorer"
-            await JSONResponse({"error": message}, 404)(scope, receive, send)
+            await send_error(send, 404, message)
             return
         message = self.error or "the model is still being trained; retry later"
-        await JSONResponse({"error": message}, 503, {"Retry-After": "5"})(scope, receive, send)
+        await send_error(send, 503, message, (b"retry-after", b"5"))

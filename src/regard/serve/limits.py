@@ -1,6 +1,5 @@
 """Middleware that authenticates, bounds and counts every HTTP request, and the bounded reading of request bodies."""
 
-import hmac
 from asyncio import timeout
 from collections.abc import Container
 from time import perf_counter
@@ -9,12 +8,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from regard.serve.auth import TOKEN_REQUIRED, TokenCheck
+from regard.serve.errors import send_error
 from regard.serve.metrics import Metrics
-from regard.serve.origins import send_error
+from regard.serve.request_context import route_path
 from regard.serve.settings import ServerLimits
 
-PUBLIC_PATHS = ("/health", "/docs", "/openapi.json")
+PUBLIC_PATHS = ("/health", "/live", "/ready", "/docs", "/openapi.json", "/languages", "/v1/languages")
 """Paths that need no token."""
+TOKEN_IN_BODY_PATHS = ("/translate", "/v1/translate")
+"""Paths whose handler checks the token, because LibreTranslate clients send it in the body."""
+JSON_TYPE = "application/json"
 MAX_HEAD_BYTES = 1 << 16
 """Limit on URL and headers. The HTTP parser limits only an incomplete head, so a complete one is checked here."""
 DISCARD_FACTOR = 16
@@ -36,7 +40,7 @@ class RequestLimitsMiddleware:
             routes: Paths that the application serves, as labels of metrics.
         """
         self.app, self.metrics, self.routes = app, metrics, routes
-        self._token = token.encode()
+        self._token = TokenCheck(token)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass an allowed request on to the application, and refuse any other."""
@@ -44,8 +48,6 @@ class RequestLimitsMiddleware:
             await self.app(scope, receive, send)
             return
         start, status = perf_counter(), 500
-        # All unknown paths share one label, or clients could create metrics without bound.
-        route = scope["path"] if scope["path"] in self.routes else "other"
 
         async def send_and_record_status(message: Message) -> None:
             nonlocal status
@@ -59,21 +61,19 @@ class RequestLimitsMiddleware:
             elif self._is_authorized(scope):
                 await self.app(scope, receive, send_and_record_status)
             else:
-                message = "a token is required; send it as 'Authorization: Bearer TOKEN'"
                 headers = (b"connection", b"close"), (b"www-authenticate", b"Bearer")
-                await send_error(send_and_record_status, 401, message, *headers)
+                await send_error(send_and_record_status, 401, TOKEN_REQUIRED, *headers)
         finally:
+            route = route_path(scope, self.routes)
             self.metrics.requests.labels(route, str(status)).inc()
             self.metrics.seconds.labels(route).observe(perf_counter() - start)
 
     def _is_authorized(self, scope: Scope) -> bool:
-        """Return whether a request needs no token or has the right one, compared in constant time."""
+        """Return whether a request needs no token, has the right one, or is checked by its handler."""
         # A browser sends a CORS preflight request with OPTIONS, and without the token.
-        if not self._token or scope["path"] in PUBLIC_PATHS or scope["method"] == "OPTIONS":
+        if scope["path"] in (*PUBLIC_PATHS, *TOKEN_IN_BODY_PATHS) or scope["method"] == "OPTIONS":
             return True
-        header = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        scheme, _, token = header.partition(b" ")
-        return hmac.compare_digest(token.strip(), self._token) and scheme.lower() == b"bearer"
+        return self._token.accepts_header(scope["headers"])
 
 
 def _check_head(scope: Scope) -> tuple[int, str] | None:
@@ -92,13 +92,19 @@ def _check_head(scope: Scope) -> tuple[int, str] | None:
     return None
 
 
-async def read_body(request: Request, limits: ServerLimits) -> bytes:
-    """Read the JSON body of a request.
+def media_type(request: Request) -> str:
+    """Return the type of the body of a request, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def read_body(request: Request, limits: ServerLimits, types: Container[str] = (JSON_TYPE,)) -> bytes:
+    """Read the body of a request, which is JSON unless other `types` are given.
 
     Raises:
-        HTTPException: 415 if the body is not declared as JSON, 408 if it arrives too slowly, 413 if it is too large.
+        HTTPException: 415 if the body is declared as another type, 408 if it arrives too slowly, 413 if it is too
+            large.
     """
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    if media_type(request) not in types:
         # A page of another origin can make a browser send plain text here, but JSON only after a CORS preflight.
         raise HTTPException(415, "send JSON, with 'Content-Type: application/json'", _CLOSE)
     body, size = bytearray(), 0

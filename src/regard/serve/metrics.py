@@ -37,6 +37,23 @@ class Metrics:
         self.left = Counter("regard_clients_left", "Requests whose client disconnected early.", registry=own)
         self._waiting = Gauge("regard_waiting_sentences", "Lines in the queue.", ["model"], registry=own)
         self._running = Gauge("regard_running_sentences", "Lines in progress.", ["model"], registry=own)
+        self.queue_seconds = Histogram(
+            "regard_queue_seconds",
+            "Time from the arrival of a request until a worker takes one of its jobs.",
+            ["model"],
+            buckets=_SECONDS,
+            registry=own,
+        )
+        self.first_token_seconds = Histogram(
+            "regard_first_token_seconds",
+            "Time from the arrival of a request to the first decoding step of one of its lines.",
+            ["model"],
+            buckets=_SECONDS,
+            registry=own,
+        )
+        self.log_lines_dropped = Counter(
+            "regard_access_log_dropped", "Lines of the access log that could not be written.", registry=own
+        )
         self.faults = Counter("regard_worker_faults", "Failed searches and worker restarts.", ["model"], registry=own)
 
     def observe_queue(self, model: str, waiting: Callable[[], int], running: Callable[[], int]) -> None:

@@ -6,13 +6,14 @@ headers are checked before anything else happens.
 """
 
 import ipaddress
-import json
 import socket
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from regard.serve.errors import send_error
 
 POLICY_VIOLATION = 1008
 """Close code of a refused WebSocket (RFC 6455, section 7.4.1)."""
@@ -69,11 +70,3 @@ class OriginCheckMiddleware:
         except ValueError:
             return False
         return True
-
-
-async def send_error(send: Send, status: int, message: str, *headers: tuple[bytes, bytes]) -> None:
-    """Send an HTTP response with a JSON error message, without the application."""
-    body = json.dumps({"error": message}).encode()
-    own = ((b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": [*own, *headers]})
-    await send({"type": "http.response.body", "body": body})

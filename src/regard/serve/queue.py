@@ -46,6 +46,7 @@ class PendingResponse:
             streamed: Whether results are also wanted while a job is in progress.
         """
         self._loop, self._on_result, self.streamed = loop, on_result, streamed
+        self.created = monotonic()
         self.closed = False
         """Set when no more results are wanted: all have arrived, the client has disconnected, or time is up. Workers
         drop the jobs of a closed response."""

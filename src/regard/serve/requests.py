@@ -12,6 +12,7 @@ from regard.options import OptionError, TranslationOptions
 from regard.predict import Translator
 from regard.predict.search import EXTRA_TOKENS
 from regard.recipe.decode import pydantic_field
+from regard.serve.errors import FieldError
 from regard.serve.settings import ServerLimits
 
 Phrase = Annotated[str, Field(min_length=1, max_length=200)]
@@ -67,26 +68,29 @@ class TranslateFields(LinesRequest):
         given = self.given
         for name in ("beam", "nbest", "mbr"):
             if given.get(name, 0) > limits.beam:
-                raise ValueError(f"{name} is {given[name]}, and this server allows {limits.beam}; use a smaller one")
+                message = f"{name} is {given[name]}, and this server allows {limits.beam}; use a smaller one"
+                raise FieldError(message, name)
         if "nbest" in given and "beam" not in given and not given.get("sample") and not given.get("mbr"):
             given["beam"] = max(given["nbest"], translator.options.beam)
         if self.stream and (given.get("avoid") or given.get("mbr")):
-            raise ValueError("tokens are not final before the end with 'avoid' or 'mbr'; request it without 'stream'")
+            message = "tokens are not final before the end with 'avoid' or 'mbr'; request it without 'stream'"
+            raise FieldError(message, "stream")
         try:
             options = translator.options.override(**given)
             translator.search_options(options)
         except OptionError as error:
-            raise ValueError(error.spelled(_spell_field)) from None
+            raise FieldError(error.spelled(_spell_field), error.option) from None
         # A minimum length must not make a short line cost more than the longest line that is not split.
         longest = int(translator.longest * options.longest) + EXTRA_TOKENS
         if options.min_length > longest:
-            raise ValueError(
-                f"'min_length' is {options.min_length}, and this server allows {longest}; use a smaller one"
-            )
+            message = f"'min_length' is {options.min_length}, and this server allows {longest}; use a smaller one"
+            raise FieldError(message, "min_length")
         if options.alignments and translator.alignment_head is None:
-            raise ValueError("this model has no attention to read word alignments from; request no 'alignments'")
+            message = "this model has no attention to read word alignments from; request no 'alignments'"
+            raise FieldError(message, "alignments")
         if options.coverage_penalty and translator.alignment_head is None:
-            raise ValueError("this model has no attention, so it has no coverage penalty; set 'coverage_penalty' to 0")
+            message = "this model has no attention, so it has no coverage penalty; set 'coverage_penalty' to 0"
+            raise FieldError(message, "coverage_penalty")
         return options
 
 
@@ -123,7 +127,8 @@ class PairsRequest(LinesRequest):
         """The sentence pairs as a list."""
         targets = [self.target] if isinstance(self.target, str) else self.target
         if len(self.lines) != len(targets):
-            raise ValueError(f"there are {len(self.lines)} sources and {len(targets)} targets; send as many of each")
+            message = f"there are {len(self.lines)} sources and {len(targets)} targets; send as many of each"
+            raise FieldError(message, "target")
         return list(zip(self.lines, targets, strict=True))
 
 
@@ -145,13 +150,15 @@ def parse_request(kind: type[RequestType], body: bytes, limits: ServerLimits) ->
     try:
         request = kind.model_validate_json(body)
     except ValidationError as error:
-        raise ValueError("; ".join(_describe(detail) for detail in error.errors(include_url=False)[:5])) from None
+        raise describe_errors(error) from None
     characters = sum(map(len, request.texts()))
     if (count := request.count()) > limits.sentences:
-        raise ValueError(f"there are {count} lines, and this server allows {limits.sentences}; send several requests")
+        message = f"there are {count} lines, and this server allows {limits.sentences}; send several requests"
+        raise FieldError(message, "source")
     if characters > limits.characters:
-        raise ValueError(
-            f"there are {characters} characters, and this server allows {limits.characters}; send several requests"
+        raise FieldError(
+            f"there are {characters} characters, and this server allows {limits.characters}; send several requests",
+            "source",
         )
     return request
 
@@ -162,6 +169,13 @@ def _spell_field(name: str, value: str) -> str:
         return f"'{name}'"
     is_plain = value.lstrip("-").isdecimal() or value in ("True", "False")
     return f'"{name}": {value.lower()}' if is_plain else f'"{name}": "{value}"'
+
+
+def describe_errors(error: ValidationError) -> FieldError:
+    """Return an error with the messages of the first invalid fields, and the name of the first of them."""
+    details = error.errors(include_url=False)[:5]
+    field = str(details[0]["loc"][0])[:40].encode(errors="replace").decode() if details[0]["loc"] else None
+    return FieldError("; ".join(map(_describe, details)), field)
 
 
 def _describe(error: Any) -> str:

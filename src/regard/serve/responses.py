@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from regard.engines import Engine as FastEngine
 from regard.predict import Translation, Translator
 from regard.predict.scoring import ScoredTarget
+from regard.serve.languages import LanguagePair
 from regard.serve.requests import TokensRequest
 
 
@@ -99,6 +100,7 @@ class ModelDescription(BaseModel):
     precision: str
     aligns: bool = Field(description="Whether the model has attention to read word alignments from.")
     symbols: list[str] = Field(description="Symbols a source line may start with, such as a target language.")
+    languages: list[tuple[str, str]] = Field(description="Codes of source and target language, as far as known.")
 
 
 class ModelsResponse(BaseModel):
@@ -107,17 +109,82 @@ class ModelsResponse(BaseModel):
     models: list[ModelDescription]
 
 
-class HealthResponse(BaseModel):
-    """Response of `/health`."""
+class OpenAIModel(ModelDescription):
+    """A model of this server in the form of the OpenAI API, with the fields of `/models`."""
 
-    status: Literal["ready", "stuck"]
+    id: str = Field(description="Its name.")
+    object: Literal["model"]
+    created: int = Field(description="When this server loaded it, in seconds since 1970.")
+    owned_by: Literal["regard"]
+
+
+class OpenAIModelsResponse(BaseModel):
+    """Response of `/v1/models`."""
+
+    object: Literal["list"]
+    data: list[OpenAIModel]
+
+
+class Language(BaseModel):
+    """A language, in the form of LibreTranslate."""
+
+    code: str
+    name: str
+    targets: list[str] = Field(description="Codes of the languages it can be translated to.")
+
+
+class LibreTranslateResponse(BaseModel):
+    """Response of `/translate` to a request in the form of LibreTranslate."""
+
+    translatedText: str | list[str] = Field(description="The translation, or a list of them for a list of texts.")
+    alternatives: list[str] | list[list[str]] | None = Field(
+        None, description="Other translations, best first, if they were requested."
+    )
+
+
+class HealthResponse(BaseModel):
+    """Response of `/health`, `/live` and `/ready`."""
+
+    status: Literal["live", "ready"]
     version: str
 
 
 class ErrorResponse(BaseModel):
-    """Response of every request that fails: what is wrong, and what to do."""
+    """Response of every request that fails."""
 
-    error: str
+    code: str = Field(description="What is wrong, as a name that does not change.")
+    message: str = Field(description="What is wrong, what was found and what to do.")
+    field: str | None = Field(description="The field of the request that is wrong, if it is one.")
+    request_id: str = Field(description="The same as in the header `X-Request-ID`.")
+    error: str = Field(description="The same as `message`, for clients that read it here.")
+
+
+class UnhealthyResponse(ErrorResponse):
+    """Response of `/health`, `/live` and `/ready` with status 503."""
+
+    status: Literal["loading", "stopping", "stuck"]
+    version: str
+
+
+class StreamTokens(BaseModel):
+    """An event of a stream: tokens of a line that have become final, and its text so far."""
+
+    line: int = Field(description="Number of the line in the request, from 0.")
+    tokens: list[str]
+    text: str
+
+
+class StreamTranslation(BaseModel):
+    """An event of a stream: the translation of a line, which is complete."""
+
+    line: int
+    translation: TranslatedLine
+
+
+class StreamError(ErrorResponse):
+    """An event of a stream: a line could not be translated, or without `line`, the whole request failed."""
+
+    line: int | None = None
 
 
 def translate_response(model: str, translations: Sequence[Translation]) -> dict[str, Any]:
@@ -151,7 +218,7 @@ def tokens_response(model: str, translator: Translator, request: TokensRequest) 
     return {"model": model, "lines": lines}
 
 
-def describe_model(name: str, translator: Translator) -> dict[str, Any]:
+def describe_model(name: str, translator: Translator, languages: Sequence[LanguagePair]) -> dict[str, Any]:
     """Describe a model, for the response of `/models`."""
     tokenizers, engine = translator.tokenizers, translator.engine
     return {
@@ -163,4 +230,10 @@ def describe_model(name: str, translator: Translator) -> dict[str, Any]:
         "precision": engine.precision if isinstance(engine, FastEngine) else "float32",
         "aligns": translator.alignment_head is not None,
         "symbols": list(tokenizers["source"].settings.symbols),
+        "languages": [[pair.source, pair.target] for pair in languages],
     }
+
+
+def openai_model(description: dict[str, Any], created: int) -> dict[str, Any]:
+    """Return the description of a model in the form of the OpenAI API."""
+    return {"id": description["name"], "object": "model", "created": created, "owned_by": "regard", **description}

@@ -13,12 +13,15 @@ from typing import Any
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from regard.predict import Translator
 from regard.serve.app import make_app
-from regard.serve.settings import ServerSettings
+from regard.serve.errors import early_error, send_error
+from regard.serve.languages import ModelLanguages
+from regard.serve.request_context import RequestContextMiddleware
+from regard.serve.settings import ServerLimits, ServerSettings
 
 SHUTDOWN_GRACE = 0.3
 """Seconds during shutdown in which an idle connection may still deliver a request."""
@@ -54,7 +57,12 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve(translators: dict[str, Translator], settings: ServerSettings, listener: socket.socket) -> None:
+def serve(
+    translators: dict[str, Translator],
+    settings: ServerSettings,
+    listener: socket.socket,
+    languages: ModelLanguages | None = None,
+) -> None:
     """Serve models until SIGINT or SIGTERM; then finish the accepted requests and return.
 
     Example:
@@ -63,7 +71,7 @@ def serve(translators: dict[str, Translator], settings: ServerSettings, listener
         serve({"de": regard.load("runs/en-de")}, settings, listen(settings.host, settings.port))
         ```
     """
-    app, address = make_app(translators, settings), url(listener)
+    app, address = make_app(translators, settings, languages), url(listener)
     names = ", ".join(translators)
     run(app, settings, listener, lambda: log_line(f"ready: {names} on {address}, documentation at {address}/docs"))
     log_line(f"stopped; {app.state.metrics.answered_requests()} requests answered")
@@ -81,13 +89,12 @@ def run(
     limits = settings.limits
     config = uvicorn.Config(
         app,
-        http=_http_protocol(limits.read_timeout),
+        http=_http_protocol(limits),
         ws="websockets-sansio" if websockets else "none",
         ws_max_size=MAX_WEBSOCKET_MESSAGE,
         ws_per_message_deflate=False,  # the messages are arrays of numbers, and seldom leave the machine
         log_config=None,
         access_log=False,
-        limit_concurrency=limits.connections,
         timeout_keep_alive=60,
         # A client that does not read its response is waited for no longer than the response may take.
         timeout_graceful_shutdown=round(limits.seconds + limits.read_timeout),
@@ -137,8 +144,15 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _http_protocol(read_timeout: float) -> type[asyncio.Protocol]:
-    """Return an HTTP protocol class that closes connections whose request does not arrive in time."""
+async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request on a connection over the limit."""
+    headers = (b"connection", b"close"), (b"retry-after", b"1")
+    await send_error(send, 503, "there are too many connections; retry later", *headers)
+
+
+def _http_protocol(limits: ServerLimits) -> type[asyncio.Protocol]:
+    """Return an HTTP protocol class that limits connections, and closes those whose request does not arrive in time."""
+    read_timeout, refuse = limits.read_timeout, RequestContextMiddleware(_refuse)
 
     class TimedProtocol(H11Protocol):
         """Closes a connection that does not complete its headers in time, and drains connections on shutdown."""
@@ -147,6 +161,7 @@ def _http_protocol(read_timeout: float) -> type[asyncio.Protocol]:
             super().__init__(*args, **kwargs)
             self._shutting_down = False
             self._timer: asyncio.TimerHandle | None = None
+            self._served = self.app
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -158,12 +173,22 @@ def _http_protocol(read_timeout: float) -> type[asyncio.Protocol]:
             super().data_received(data)
 
         def handle_events(self) -> None:
+            is_full = max(len(self.connections), len(self.tasks)) >= limits.connections
+            self.app = refuse if is_full else self._served
             super().handle_events()
             if not self._is_idle() and self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
             if self._shutting_down and self.cycle is not None:
                 self.cycle.keep_alive = False
+
+        def send_400_response(self, msg: str) -> None:
+            message = "this is not a valid HTTP/1.1 request; check the request line and the headers"
+            body, headers = early_error(400, message)
+            head = h11.Response(status_code=400, headers=[*headers, (b"connection", b"close")], reason=b"Bad Request")
+            for event in (head, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+            self.transport.close()
 
         def handle_websocket_upgrade(self, event: h11.Request) -> None:
             if self._timer is not None:

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import takewhile
 from threading import Lock
+from time import monotonic
 from typing import Any
 
 import torch
@@ -147,6 +148,9 @@ class SearchBatch:
         self.search: IncrementalSearch[Any] = IncrementalSearch(self.engine, self.options, self.device)
         self.segments: dict[int, Segment] = {}
         """Segments by the number that the search gave them."""
+        self.first_token_seconds = service.metrics.first_token_seconds.labels(service.name)
+        self.without_tokens: list[LineInProgress] = []
+        """Lines that were added since the last step."""
 
     @property
     def is_open(self) -> bool:
@@ -162,6 +166,7 @@ class SearchBatch:
         """Encode segments and add them to the search."""
         added = [line.segments[at] for line, at in segments]
         first = self.search.added
+        self.without_tokens += [line for line, at in segments if at == 0]
         self.segments |= {first + number: segment for number, segment in enumerate(segments)}
         source = encoder_input([segment.ids for segment in added], self.device)
         with torch.inference_mode():
@@ -178,6 +183,9 @@ class SearchBatch:
             return []
         with self.lock:
             self.search.advance()
+        for line in self.without_tokens:
+            self.first_token_seconds.observe(monotonic() - line.job.response.created)
+        self.without_tokens.clear()
         for number, (line, at) in self.segments.items():
             if line.job.response.streamed:
                 line.settled[at] = self.search.settled(number)

@@ -51,6 +51,8 @@ class ServerSettings:
     limits: ServerLimits = field(default_factory=ServerLimits)
     hosts: tuple[str, ...] = ()
     """Host names accepted in the `Host` header besides this machine's own; `*` accepts any."""
+    access_log: bool = False
+    """Write a JSON object to stdout for each request, without any text."""
 
     @property
     def allowed_hosts(self) -> tuple[str, ...]:

@@ -93,6 +93,7 @@ class Worker(Thread):
         self.busy_since = monotonic()
         self.taken |= dict.fromkeys(new)
         for job in new:
+            self.service.metrics.queue_seconds.labels(self.service.name).observe(self.busy_since - job.response.created)
             self._prepare(job)
         self._admit()
         self._call_function()

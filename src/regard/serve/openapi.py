@@ -1,0 +1,129 @@
+"""What the OpenAPI document has besides the routes and their schemas: access, headers, examples, events of streams."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from regard.serve import libretranslate, responses
+from regard.serve.errors import ERRORS
+from regard.serve.limits import PUBLIC_PATHS, TOKEN_IN_BODY_PATHS
+from regard.serve.requests import LinesRequest, PairsRequest, TokensRequest, TranslateRequest, request_schema
+from regard.serve.settings import ServerSettings
+
+OpenApiResponses = dict[int | str, dict[str, Any]]
+
+DESCRIPTION = """Translation by trained models. Send `{"source": "a line"}` to `/translate`.
+
+A request may have one line or many. Lines of different clients are translated in one batch.
+
+Paths that begin with `/v1` stay compatible; the same paths without it do the same, but `/models` has a form of its own.
+
+Every response has the header `X-Request-ID`: the one of the request if it is a short name, else a new one."""
+
+TAGS = [
+    {"name": "translation", "description": "Translate lines, by own fields or by those of LibreTranslate."},
+    {"name": "scoring", "description": "Score, align and tokenise given text."},
+    {"name": "models", "description": "The models of this server and their languages."},
+    {"name": "operations", "description": "Health checks and metrics."},
+]
+SERVERS = [{"url": "/", "description": "The server that this document comes from."}]
+
+NDJSON = "application/x-ndjson"
+_TOKEN = "token"
+_REF = "#/components/schemas/"
+_STREAM_EVENTS = (responses.StreamTokens, responses.StreamTranslation, responses.StreamError)
+_REQUESTS: tuple[type[LinesRequest], ...] = (TranslateRequest, PairsRequest, TokensRequest)
+_LINE, _TARGET = "I can go alone", "Ich kann allein gehen"
+_EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
+    "TranslateRequest": {
+        "line": {"source": _LINE},
+        "lines": {"source": [_LINE, "the shirt costs twelve euros"], "beam": 4, "nbest": 2, "alignments": True},
+        "stream": {"source": _LINE, "stream": True},
+    },
+    "LibreTranslateRequest": {"libretranslate": {"q": _LINE, "source": "auto", "target": "de"}},
+    "PairsRequest": {"pair": {"source": _LINE, "target": _TARGET}},
+    "TokensRequest": {"line": {"source": _LINE}},
+}
+_HEADERS: dict[str, dict[str, Any]] = {
+    "X-Request-ID": {
+        "description": "Id of the request: the one that the client sent, or a new one.",
+        "required": True,
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$"},
+    },
+    "Retry-After": {"description": "Seconds to wait before a retry.", "schema": {"type": "integer", "minimum": 1}},
+    "WWW-Authenticate": {"description": "The scheme of the token.", "schema": {"type": "string", "const": "Bearer"}},
+}
+_HEADERS_OF = {"401": ("WWW-Authenticate",), "429": ("Retry-After",), "503": ("Retry-After",)}
+
+
+def error_responses(*statuses: int) -> OpenApiResponses:
+    """Return the documentation of some errors; without arguments, of all that a POST request can have."""
+    model = responses.ErrorResponse
+    chosen = statuses or [status for status in ERRORS if status != 405]
+    return {status: {"model": model, "description": ERRORS[status][1]} for status in chosen}
+
+
+def request_body(*names: str, form: str | None = None) -> dict[str, Any]:
+    """Return the documentation of a JSON body that has one of some schemas, and perhaps of the same as a form."""
+    schemas: list[dict[str, Any]] = [{"$ref": _REF + name} for name in names]
+    examples = {key: {"value": value} for name in names for key, value in _EXAMPLES[name].items()}
+    json = {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}, "examples": examples}
+    content = {"application/json": json}
+    if form is not None:
+        values = {key: {"value": value} for key, value in _EXAMPLES[form].items()}
+        content[libretranslate.FORM_TYPE] = {"schema": {"$ref": _REF + form}, "examples": values}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def stream_content() -> dict[str, Any]:
+    """Return the documentation of a stream: each of its lines is one of the events."""
+    choices = [{"$ref": _REF + event.__name__} for event in _STREAM_EVENTS]
+    return {NDJSON: {"schema": {"description": "One JSON object per line, each one of these.", "anyOf": choices}}}
+
+
+def complete(document: dict[str, Any], settings: ServerSettings) -> dict[str, Any]:
+    """Add to the document of FastAPI what it does not know: schemas, access control, headers and examples."""
+    components = document.setdefault("components", {})
+    _, events = models_json_schema(
+        [(event, "serialization") for event in _STREAM_EVENTS], ref_template=_REF + "{model}"
+    )
+    components["schemas"] = {
+        **{kind.__name__: request_schema(kind, settings.limits) for kind in _REQUESTS},
+        "LibreTranslateRequest": libretranslate.request_schema(settings.limits),
+        **components.get("schemas", {}),
+        **events["$defs"],
+    }
+    components["headers"] = _HEADERS
+    scheme = {"type": "http", "scheme": "bearer", "description": "The token that the server was started with, if any."}
+    components["securitySchemes"] = {_TOKEN: scheme}
+    for path, method, operation in operations(document):
+        operation["security"] = _security(path, bool(settings.token))
+        for status, response in operation["responses"].items():
+            names = ("X-Request-ID", *_HEADERS_OF.get(status, ()))
+            response["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
+            if int(status) >= 400 and method != "head":
+                _add_error_example(int(status), response)
+    return document
+
+
+def operations(document: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield path, method and description of every operation of a document."""
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def _security(path: str, has_token: bool) -> Sequence[Mapping[str, Sequence[str]]]:
+    """Return which tokens an operation requires; an empty object means that none is needed."""
+    if path in PUBLIC_PATHS:
+        return []
+    return [{_TOKEN: []}] if has_token and path not in TOKEN_IN_BODY_PATHS else [{_TOKEN: []}, {}]
+
+
+def _add_error_example(status: int, response: Mapping[str, Any]) -> None:
+    content = response.get("content", {}).get("application/json")
+    if content is None or content["schema"] != {"$ref": f"{_REF}ErrorResponse"}:
+        return
+    code, message = ERRORS[status]
+    content["example"] = {"code": code, "message": message, "field": None, "request_id": "a1b2c3", "error": message}

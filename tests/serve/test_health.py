@@ -1,0 +1,60 @@
+"""`/live` and `/ready` tell whether a server works, and whether to send it requests."""
+
+from time import monotonic
+
+import pytest
+from tests.serve.asgi import asgi_request
+from tests.serve.client import Server
+
+from regard.predict import Translator
+from regard.serve.app import make_app
+from regard.serve.health import STUCK_SECONDS, Health
+from regard.serve.settings import ServerSettings
+
+
+class ResponsiveWorker:
+    """A worker that waits for jobs, or has been busy since some time."""
+
+    def __init__(self, busy_since: float | None = None) -> None:
+        self.busy_since = busy_since
+
+
+def test_a_server_is_ready_between_loading_and_shutdown(translator: Translator) -> None:
+    app = make_app({"model": translator}, ServerSettings())
+    statuses = []
+    for phase in ("loading", "ready", "stopping"):
+        if phase != "loading":  # where an application begins
+            app.state.health.phase = phase
+        response = asgi_request(app, "/ready")
+        statuses.append((response.status, response.json["status"], app.state.health.is_ready))
+        assert asgi_request(app, "/live").status == 200
+    assert statuses == [(503, "loading", False), (200, "ready", True), (503, "stopping", False)]
+
+
+def test_a_server_that_is_not_ready_says_why_and_when_to_retry(translator: Translator) -> None:
+    response = asgi_request(make_app({"model": translator}, ServerSettings()), "/ready")
+    assert response.json["code"] == "unavailable"
+    assert "being loaded" in response.json["message"]
+    assert response.headers["retry-after"] == "1"
+
+
+def test_a_worker_without_progress_makes_a_server_neither_live_nor_ready() -> None:
+    now = monotonic()
+    health = Health([ResponsiveWorker(), ResponsiveWorker(now)])
+    health.phase = "ready"
+    assert health.is_ready
+    health.workers = [ResponsiveWorker(), ResponsiveWorker(now - STUCK_SECONDS - 1)]
+    assert not health.is_ready
+    for path in (health.live, health.ready, health.health):
+        coroutine = path()
+        with pytest.raises(StopIteration) as done:
+            coroutine.send(None)  # they never wait
+        assert done.value.value.status_code == 503
+
+
+@pytest.mark.parametrize("path", ["/health", "/live", "/ready"])
+def test_health_checks_answer_head_without_a_body(server: Server, path: str) -> None:
+    expected = server.request(path)
+    response = server.request(path, method="HEAD")
+    assert (expected.status, response.status, response.body) == (200, 200, b"")
+    assert response.headers["content-length"] == expected.headers["content-length"] == str(len(expected.body))
