@@ -62,7 +62,8 @@ class Table:
         return TableState(tuple(history for state in states for history in state.histories))
 
     def attention(self, state: TableState) -> Tensor:
-        weights = torch.zeros(len(state.histories), max(self.sources, default=0), dtype=torch.float64)
+        widest = max(self.sources[history[1]] for history in state.histories)
+        weights = torch.zeros(len(state.histories), widest, dtype=torch.float64)
         for row, history in enumerate(state.histories):
             size = self.sources[history[1]]
             weights[row, :size] = torch.tensor(numbers((*history, ATTENTION), size, 2.0), dtype=torch.float64).softmax(

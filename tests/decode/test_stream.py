@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.decode.table import Table, TableState
 from tests.decode.test_beam import PLAIN, run, seeds
+from torch.nn.functional import pad
 
 from regard.decode import (
     Hypothesis,
@@ -19,6 +20,7 @@ from regard.decode import (
     SentenceOptions,
     stream,
 )
+from regard.decode.ranking import coverage_penalty, length_divisors
 
 
 class StepperWithoutJoin:
@@ -61,7 +63,7 @@ def alone(table: Table, options: SearchOptions, requests: list[SentenceOptions])
 def sentence_options(draw: st.DrawFn) -> SentenceOptions:
     token = st.sampled_from([0, 2, 3])
     return SentenceOptions(
-        source_length=draw(st.integers(1, 6)),
+        source_length=draw(st.sampled_from([1, 2, 3, 4, 5, 6, 12, 20])),
         prefix=draw(st.lists(token, max_size=2).map(tuple)),
         constraints=draw(st.sampled_from([(), (), ((2, 3),)])),
         avoid=draw(st.sampled_from([(), ((0, 2),)])),
@@ -74,6 +76,7 @@ KINDS = [
     replace(PLAIN, beam=1),
     replace(PLAIN, beam=4, groups=2, nbest=2),
     replace(PLAIN, beam=2, stopping="full", no_repeat=2),
+    replace(PLAIN, beam=3, nbest=3, length_penalty=0.6),
 ]
 
 
@@ -89,6 +92,39 @@ def test_a_stream_gives_the_hypotheses_of_each_sentence_alone_bit_for_bit(
     sizes = data.draw(st.lists(st.integers(0, 3), min_size=13, max_size=13)) + [1] * len(requests)
     found = dict(stream(table, arriving(table, requests, sizes, options), options, room))
     assert [found[number] for number in range(len(requests))] == alone(table, options, requests)
+
+
+def test_a_sentence_that_nothing_satisfies_leaves_while_others_go_on() -> None:
+    """It never ends a hypothesis, and others that began later have more steps to go than its history has places."""
+    impossible = SentenceOptions(source_length=1, avoid=((0,), (2,), (3,)), constraints=((2,),))
+    requests = [impossible, SentenceOptions(source_length=9, prefix=(2, 3, 0, 2, 3, 0, 2))]
+    table, options = Table(4, 1), replace(PLAIN, limits=LengthLimits(maximum=9, max_ratio=1.0, max_extra=0))
+    running = IncrementalSearch(table, options)
+    running.add(table.start([0], 3), requests[:1])
+    running.advance()
+    running.add(table.start([1], 3), requests[1:])
+    found = dict(running.leave())
+    assert found == {0: []}
+    while running.sentences:
+        running.advance()
+        found |= dict(running.leave())
+    assert [found[0], found[1]] == alone(table, options, requests)
+
+
+@given(st.floats(-10, 10), st.integers(1, 64), st.integers(1, 64))
+def test_the_length_penalty_of_a_hypothesis_is_the_same_in_every_batch(penalty: float, longest: int, more: int) -> None:
+    options = replace(PLAIN, length_penalty=penalty)
+    alone, together = length_divisors(longest, options), length_divisors(longest + more, options)
+    assert alone[: longest + 1] == together[: longest + 1]
+
+
+@given(seeds, st.integers(1, 40), st.integers(0, 40))
+def test_the_coverage_penalty_of_a_hypothesis_is_the_same_in_every_batch(seed: int, source: int, padding: int) -> None:
+    torch.manual_seed(seed)
+    coverage_BWS, length_B = torch.rand(1, 3, source, dtype=torch.float64), torch.tensor([source])
+    options = replace(PLAIN, coverage_penalty=0.2)
+    expected = coverage_penalty(coverage_BWS, length_B, options)
+    assert torch.equal(coverage_penalty(pad(coverage_BWS, (0, padding)), length_B, options), expected)
 
 
 @given(seeds, st.integers(1, 8))

@@ -16,7 +16,7 @@ from regard.decode.beams import Beams
 from regard.decode.candidates import greatest_among
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.options import SearchOptions, SentenceOptions, begin_of
-from regard.decode.ranking import length_divisor
+from regard.decode.ranking import length_divisors
 from regard.decode.rules import RuleSet
 from regard.decode.stepper import State, Stepper, TopKStepper
 from regard.decode.topk import greatest
@@ -43,7 +43,7 @@ class GreedySearch(Generic[State]):
         self.numbers = list(range(len(sentences)))
         self.bounds = [options.limits.bounds(sentence) for sentence in sentences]
         self.longest = max(most for _, most in self.bounds)
-        self.divisors: list[float] = length_divisor(torch.arange(self.longest + 2), options).tolist()
+        self.divisors = length_divisors(self.longest + 1, options)
         begin = [begin_of(sentence, options) for sentence in sentences]
         self.token_R = torch.tensor(begin, device=device)
         self.done_R = torch.zeros(len(sentences), dtype=torch.bool, device=device)
@@ -117,7 +117,7 @@ class GreedySearch(Generic[State]):
 
 
 def hypothesis_of(
-    tokens: list[int], logprobs: list[float], maximum: int, divisors: list[float], end: int
+    tokens: list[int], logprobs: list[float], maximum: int, divisors: Sequence[float], end: int
 ) -> list[Hypothesis]:
     """Return the hypothesis up to the first end symbol, which is there; none if everything was forbidden at a step."""
     length = tokens.index(end)

@@ -128,7 +128,7 @@ class IncrementalSearch(Generic[State]):
         if not self.sentences:
             return []
         last = self.steps >= self.deadline
-        may_ask = self.ranker.any_ended and (self.device.type == "cpu" or self.steps % CHECK_INTERVAL == 0)
+        may_ask = self.ranker.may_finish and (self.device.type == "cpu" or self.steps % CHECK_INTERVAL == 0)
         if not last and not may_ask:
             return []
         done = self.beams.done_B.view(-1, self.options.groups).all(1).tolist()

@@ -7,7 +7,9 @@ The score of a hypothesis Y of n tokens, counting its end symbol, is (Wu et al. 
 where lp(n) is ((5 + n) / 6) ** alpha, or n ** alpha.
 """
 
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -24,11 +26,19 @@ LEAST_COVERAGE = 1e-10
 """Coverage of a source token that received no attention: the logarithm of a true zero would forbid the hypothesis."""
 
 
-def length_divisor(length_B: Int[Tensor, " B"], options: SearchOptions) -> Float[Tensor, " B"]:
-    """Return lp(n), which divides the log-probability of a hypothesis of n tokens, counting its end symbol."""
-    length = length_B.double()
-    base = (5 + length) / 6 if options.normalise == "gnmt" else length
-    return base**options.length_penalty
+def length_divisors(longest: int, options: SearchOptions) -> tuple[float, ...]:
+    """Return lp(n) for each n up to `longest` at least: what divides the log-probability of n tokens, the end included.
+
+    They are computed one by one on the host. A vectorised power rounds differently at the end of a tensor, so a score
+    would depend on the length of the longest sentence in the batch.
+    """
+    return _divisors(1 << longest.bit_length(), options.length_penalty, options.normalise == "gnmt")
+
+
+@lru_cache(maxsize=256)
+def _divisors(count: int, penalty: float, gnmt: bool) -> tuple[float, ...]:
+    # No hypothesis has 0 tokens: it has at least the end symbol.
+    return 1.0, *(math.pow((5 + length) / 6 if gnmt else length, penalty) for length in range(1, count))
 
 
 def coverage_penalty(
@@ -37,7 +47,8 @@ def coverage_penalty(
     """Return what hypotheses lose for source tokens that received less than one unit of attention."""
     real_BS = torch.arange(coverage_BWS.shape[-1], device=source_length_B.device) < source_length_B[:, None]
     penalty_BWS = coverage_BWS.clamp(LEAST_COVERAGE, 1).log() * real_BS[:, None]
-    return options.coverage_penalty * penalty_BWS.sum(-1)
+    # A cumulative sum adds from left to right. The order of a plain sum, and so its rounding, depends on the padding.
+    return options.coverage_penalty * penalty_BWS.cumsum(-1)[..., -1]
 
 
 class Ranker:
@@ -65,12 +76,14 @@ class Ranker:
         self.no_sync = no_sync or device.type != "cpu"
         maxima = [options.limits.bounds(sentence)[1] + 1 for sentence in sentences]
         # Lengths are few and known, so divisors are looked up instead of computed in each step.
-        self.divisor_T = length_divisor(torch.arange(max(maxima) + 3, device=device), options)
+        divisors = length_divisors(max(maxima) + 2, options)
+        self.divisor_T = torch.tensor(divisors, dtype=torch.float64, device=device)
         self.limit_divisor_B = self.divisor_T[torch.tensor(maxima, device=device)]
         self.source_length_B = torch.tensor([sentence.source_length for sentence in sentences], device=device)
         count, rows = beams.total_BW.shape
         self.first_row_B1 = torch.arange(0, count * rows, rows, device=device)[:, None]
-        self.any_ended = self.no_sync or bool((beams.ended_count_B > 0).any())
+        self.may_finish = self.no_sync or bool(((beams.ended_count_B > 0) | beams.done_B).any())
+        """Whether a beam may be finished: some hypothesis has ended, or some beam has no live hypothesis."""
 
     def step(self, candidates: Candidates, layer: int | Tensor) -> Layer:
         """Collect candidates that ended, continue with the best others, and see which beams are finished.
@@ -84,7 +97,10 @@ class Ranker:
         if some_ended:
             self._collect_ended(candidates, ended_BK, layer)
         added = self._continue(candidates, ended_BK if some_ended else None)
-        if self.any_ended:
+        # A beam whose every continuation is forbidden is finished too, although nothing has ended. Its live hypotheses
+        # come first.
+        self.may_finish = self.may_finish or bool((self.beams.total_BW[:, 0] == -torch.inf).any())
+        if self.may_finish:
             self._finish()
         return added
 
@@ -106,7 +122,7 @@ class Ranker:
         row_BW = candidates.parent_BK + self.first_row_B1
         layer_BW = layer.expand_as(row_BW) if isinstance(layer, Tensor) else torch.full_like(row_BW, layer)
         beams.add_ended(score_BW, candidates.total_BK, candidates.logprob_BK, layer_BW, row_BW)
-        self.any_ended = True
+        self.may_finish = True
 
     def _continue(self, candidates: Candidates, ended_BK: Bool[Tensor, "B K"] | None) -> Layer:
         """Make the first W candidates that have not ended the live hypotheses."""

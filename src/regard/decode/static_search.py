@@ -19,7 +19,7 @@ from regard.decode.candidates import Candidates, best_candidates
 from regard.decode.greedy import CHECK_INTERVAL, check_number, hypothesis_of
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.options import LengthLimits, SearchOptions, SentenceOptions, begin_of
-from regard.decode.ranking import Ranker, length_divisor
+from regard.decode.ranking import Ranker, length_divisors
 from regard.decode.stepper import MultiStepper, State
 from regard.decode.topk import greatest
 
@@ -187,7 +187,7 @@ class StaticGreedySearch:
         lines_B = torch.tensor(lines, device=self.token_R.device)
         tables = (table[:steps].index_select(1, lines_B).t().cpu() for table in (self.token_TB, self.logprob_TB))
         tokens, logprobs = (table.numpy().tolist() for table in tables)  # ten times as fast as torch's own tolist
-        divisors: list[float] = length_divisor(torch.arange(steps + 1), self.options).tolist()
+        divisors = length_divisors(steps, self.options)
         maxima = [most for _, most in bounds]
         return [hypothesis_of(*line, divisors, self.options.end) for line in zip(tokens, logprobs, maxima, strict=True)]
 
@@ -234,7 +234,10 @@ class StaticBeamSearch:
         self.held["token_BW"][: len(begin)] = torch.tensor(begin, dtype=torch.int64, device=self.token_R.device)[
             :, None
         ]
-        self.ranker.limit_divisor_B.copy_(length_divisor(self.limits.maximum_B + 1, self.options))
+        divisors = length_divisors(max((most for _, most in bounds), default=0) + 1, self.options)
+        limits = [divisors[most + 1] for _, most in bounds]
+        limits += [divisors[1]] * (self.ranker.limit_divisor_B.shape[0] - len(limits))
+        self.ranker.limit_divisor_B.copy_(torch.tensor(limits, dtype=torch.float64))
 
     def take(self, other: "StaticBeamSearch", lines_B: Int[Tensor, " B"]) -> None:
         """Continue with these lines of another search."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.decode.ranking import length_divisor
+from regard.decode.ranking import length_divisors
 from regard.explore.adapters import Ids
 from regard.explore.attention import PARTS
 from regard.explore.frames import Message, quantize_weights
@@ -138,7 +138,8 @@ def _result_message(
     if score is None:
         options = model.adapter.search_options(model.adapter.beam)
         scored = decoded.logprobs[model.adapter.prompt_length(beginning) :]
-        score = sum(scored) / float(length_divisor(torch.tensor([max(1, len(scored))]), options))
+        length = max(1, len(scored))
+        score = sum(scored) / length_divisors(length, options)[length]
     prompt = zip(model.adapter.beginning(source.ids, ()), beginning, strict=False)
     return {
         "kind": "result",
