@@ -94,6 +94,23 @@ def test_a_stream_gives_the_hypotheses_of_each_sentence_alone_bit_for_bit(
     assert [found[number] for number in range(len(requests))] == alone(table, options, requests)
 
 
+def test_a_history_that_is_no_longer_read_does_not_limit_longer_sentences() -> None:
+    """Only the first sentence needs the tokens of hypotheses. When it has left, a longer one joins the second."""
+    lengths = (2, 8, 12)
+    requests = [SentenceOptions(source_length=length, avoid=((0, 2),) if length == 2 else ()) for length in lengths]
+    limits = LengthLimits(maximum=12, min_ratio=1.0, max_ratio=1.0, max_extra=0)
+    table, options = Table(4, 1), replace(PLAIN, limits=limits)
+    running, found = IncrementalSearch(table, options), dict[int, list[Hypothesis]]()
+    running.add(table.start([0, 1], 3), requests[:2])
+    while running.sentences:
+        running.advance()
+        found |= dict(running.leave())
+        if running.steps == 4:
+            assert [*found] == [0]
+            running.add(table.start([2], 3), requests[2:])
+    assert [found[number] for number in range(3)] == alone(table, options, requests)
+
+
 def test_a_sentence_that_nothing_satisfies_leaves_while_others_go_on() -> None:
     """It never ends a hypothesis, and others that began later have more steps to go than its history has places."""
     impossible = SentenceOptions(source_length=1, avoid=((0,), (2,), (3,)), constraints=((2,),))

@@ -76,8 +76,9 @@ class Beams:
         )
 
     def keep_history(self, length: int) -> None:
-        """Keep the tokens of live hypotheses from now on, with room for at least this many."""
-        self.history_BWT = pad(self.history_BWT, (0, max(0, length - self.history_BWT.shape[2])))
+        """Keep the tokens of live hypotheses from now on, with room for at least this many; 0 drops them."""
+        missing = max(0, length - self.history_BWT.shape[2])
+        self.history_BWT = pad(self.history_BWT, (0, missing)) if length else self.history_BWT[:, :, :0]
 
     def add_coverage(self, weights_RS: Float[Tensor, "R S"]) -> None:
         """Add the attention weights of a step to the coverage of source tokens."""

@@ -245,8 +245,8 @@ class IncrementalSearch(Generic[State]):
         self.deadline = self.steps + max(most - length for most, length in zip(maxima, lengths, strict=True))
         self.rules = RuleSet(sentences, lengths, options, self.device)
         self.selector = make_selector(sentences, options, self.device)
-        if self.rules.looks_back or isinstance(self.selector, ConstrainedSelector):
-            self.beams.keep_history(max(maxima) + 1)
+        looks_back = self.rules.looks_back or isinstance(self.selector, ConstrainedSelector)
+        self.beams.keep_history(max(maxima) + 1 if looks_back else 0)
         self.ranker = Ranker(self.beams, options, sentences, self.selector.independent)
 
     def _indices(self, sentences: list[int], count: int) -> Int[Tensor, " N"]:
