@@ -1,10 +1,13 @@
 """The error messages of the Makefile without a suitable Python."""
 
+import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -51,3 +54,19 @@ def test_the_error_of_a_python_without_venv_says_what_to_install(bare: Path) -> 
     assert result.returncode != 0
     assert "apt-get install python3-venv" in result.stderr
     assert not (bare / ".venv").exists()
+
+
+def test_the_package_limits_no_version_upwards_and_make_installs_the_tested_ones() -> None:
+    """Users can take a newer PyTorch; developers and CI get the versions of `constraints.txt`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pinned = dict(
+        line.lower().split("==")
+        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    )
+    for requirement in map(Requirement, project["dependencies"]):
+        assert {specifier.operator for specifier in requirement.specifier} == {">="}, requirement
+        assert requirement.specifier.contains(pinned[re.sub(r"[-_.]+", "_", requirement.name.lower())]), requirement
+    installs = re.findall(r"\$\(PIP\) install .*", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert len(installs) >= 3
+    assert all("--constraint constraints.txt" in command for command in installs)
