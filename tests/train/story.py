@@ -37,7 +37,7 @@ def validated(step: int) -> Validated:
     ours = [REFERENCES[0], REFERENCES[1] if step == STEPS else "أستطيع"]
     samples = tuple(Sample(*row) for row in zip(SOURCES, REFERENCES, ours, strict=True))
     scores = (bleu(ours, REFERENCES), exact_match(ours, REFERENCES))
-    return Validated(step, 2.0, math.exp(2.0), 0.75, scores, samples, 1.2, best=True)
+    return Validated(step, 2.0, math.exp(2.0), 0.75, scores, samples, 1.2, best=True, predicted=2)
 
 
 def story(run: Path, since: int = 0, pace: float = 1.0) -> Iterator[Event]:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 from tests.train.conftest import kinds, weights
 
@@ -18,6 +20,7 @@ from regard.tasks import Sample, load_bundle, make_task
 from regard.train.checkpoint import find_latest
 from regard.train.events import Event, Finished, Noticed, Progress, Started, Validated
 from regard.train.loop import train
+from regard.train.validation import MIN_PREDICTIONS, TIME_FRACTION, affordable_predictions
 
 Make = Callable[..., Recipe]
 Train = Callable[[Recipe, Path], list[Event]]
@@ -91,6 +94,26 @@ def test_validation_has_scores_samples_and_the_best_weights(tiny: Make, trained:
     assert all(sample.input and sample.reference for event in validated for sample in event.samples)
     best = min(validated, key=lambda event: event.loss)
     assert [event for event in validated if event.best][-1] is best
+
+
+def test_every_validation_of_a_run_predicts_the_same_examples(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    corpus = "data.valid={to='de', pairs=40, split='valid'}"
+    recipe = tiny("train.translate=auto", corpus, "train.steps=4", "train.every=1")
+    validated = [event for event in trained(recipe, tmp_path) if isinstance(event, Validated)]
+    recipe = tiny("train.translate=auto", corpus, "train.steps=6", "train.every=1")
+    validated += [event for event in trained(recipe, tmp_path) if isinstance(event, Validated)]
+    assert [event.step for event in validated] == [1, 2, 3, 4, 5, 6]
+    assert len({event.predicted for event in validated}) == 1
+    assert 16 <= validated[0].predicted <= 40
+    assert len({tuple(sample.input for sample in event.samples) for event in validated}) == 1
+
+
+@given(st.floats(1e-6, 10), st.floats(0, 1e5), st.integers(1, 5000))
+def test_predictions_take_little_of_the_time_between_validations(pace: float, between: float, most: int) -> None:
+    count = affordable_predictions(pace, between, most)
+    assert min(MIN_PREDICTIONS, most) <= count <= most
+    assert count <= MIN_PREDICTIONS or count * pace <= TIME_FRACTION * between
+    assert count == most or 2 * count * pace > TIME_FRACTION * between
 
 
 def test_gradient_accumulation_equals_one_large_batch(tiny: Make, trained: Train, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_the_plain_view_prints_one_line_per_event() -> None:
     assert len(lines) == len(events)
     assert lines[2].startswith("step 10/100  epoch 0  loss 4.583")
     assert "15,300 tokens/s (41% of peak FLOP/s)" in lines[2]
-    assert "exact match 50.00  best so far" in lines[7]
+    assert "exact match 50.00  examples 2  best so far" in lines[7]
 
 
 def test_the_plain_view_prints_progress_every_ten_seconds() -> None:

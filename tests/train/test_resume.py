@@ -228,6 +228,12 @@ def test_mutable_settings_may_change_when_a_run_resumes(straight: Path, tiny: Ma
     assert finished.step == 7
 
 
+def test_the_sentences_that_choose_the_best_weights_may_not_change(tiny: Make, trained: Train, tmp_path: Path) -> None:
+    trained(tiny("train.choose=bleu", "train.translate=4", "train.steps=2"), tmp_path)
+    with pytest.raises(ValueError, match=r"train\.translate was 4, now 8"):
+        trained(tiny("train.choose=bleu", "train.translate=8"), tmp_path)
+
+
 def test_changed_data_under_the_same_recipe_are_refused(tiny: Make, trained: Train, tmp_path: Path) -> None:
     for side in ("en", "de"):
         (tmp_path / f"text.{side}").write_text("a b c\nd e f g\nh i\n" * 30, encoding="utf-8")

@@ -106,8 +106,8 @@ class Train(Section):
     patience: int = Field(default=0, ge=0)
     """Early stopping: number of validations without improvement; 0 disables it."""
     translate: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
-    """Number of sentences of `data.valid` to translate at each validation; `auto` is as many as cost less than 5 % of
-    the time, or all if BLEU chooses the best weights."""
+    """Number of sentences of `data.valid` to translate, the same ones at each validation; `auto` is as many as cost
+    less than 5 % of the time, or all if BLEU chooses the best weights."""
     start: str = ""
     """Trained run whose weights initialise the model, such as `runs/other`; empty is a random initialisation."""
     vocabulary: Literal["start", "new"] = "start"

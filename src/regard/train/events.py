@@ -77,6 +77,8 @@ class Validated:
     """Whether these weights are the best so far."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Further teacher-forced metrics of the task."""
+    predicted: int = 0
+    """Examples that `scores` are computed from; the same ones at every validation of a run."""
 
 
 @dataclass(frozen=True)

@@ -41,11 +41,7 @@ class RunState:
     stale: int = 0
     """Validations since the best one."""
     predicted: int = 0
-    """Examples that the last validation predicted."""
-    predicting: float = 0.0
-    """Seconds which that took."""
-    validated: float = 0.0
-    """Training time at the end of the last validation."""
+    """Examples that each validation predicts; 0 until the first one has decided."""
 
     def record_validation(self, score: float, loss: float, shrink: float) -> bool:
         """Record a validation, and return whether its weights are the best so far.
@@ -66,9 +62,10 @@ class RunState:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "RunState":
         """Return the state that was written as `dataclasses.asdict(state)`."""
-        renamed = {"translated": "predicted", "translating": "predicting"}  # names in version 0.1
+        renamed = {"translated": "predicted"}  # names in version 0.1
         named = {renamed.get(name, name): value for name, value in values.items()}
-        return cls(**{**named, "position": StreamPosition(**values["position"])})
+        known = {name: named[name] for name in named.keys() & cls.__dataclass_fields__.keys()}
+        return cls(**{**known, "position": StreamPosition(**values["position"])})
 
 
 def save_checkpoint(setup: TrainingSetup, state: RunState) -> Path:

@@ -32,7 +32,8 @@ def check_recipe(recipe: Recipe, run: Path) -> None:
     """
     if not (run / RECIPE).is_file() or not (has_checkpoint(run) or (run / WEIGHTS).is_file()):
         return
-    changed = [(key, old, new) for key, old, new in _differences(load(run / RECIPE), recipe) if not _is_mutable(key)]
+    differences = _differences(load(run / RECIPE), recipe)
+    changed = [(key, old, new) for key, old, new in differences if not _is_mutable(key, recipe)]
     if changed:
         changes = "\n".join(f"  {key} was {old!r}, now {new!r}" for key, old, new in changed)
         raise ValueError(
@@ -73,7 +74,10 @@ def _differences(before: Recipe, after: Recipe) -> list[tuple[str, Any, Any]]:
     return [(key, old.get(key), new.get(key)) for key in sorted(old | new) if old.get(key) != new.get(key)]
 
 
-def _is_mutable(key: str) -> bool:
+def _is_mutable(key: str, recipe: Recipe) -> bool:
+    """Return whether a setting may change. Scores that choose the best weights must be of the same sentences."""
+    if key == "train.translate" and recipe.train.choose != "loss":
+        return False
     return any(key == name or key.startswith(f"{name}.") for name in MUTABLE)
 
 

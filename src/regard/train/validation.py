@@ -25,7 +25,7 @@ from regard.train.events import Finished, Validated
 from regard.train.run_state import RunState
 from regard.train.setup import TrainingSetup
 
-FIRST_PREDICTIONS = 16  # examples predicted at the first validation, before their cost is known
+MIN_PREDICTIONS = 16  # examples predicted at each validation, whatever they cost
 TIME_FRACTION = 0.04  # of the time between two validations that predictions may take
 
 FOLDER = "weights"
@@ -60,51 +60,54 @@ def validate(setup: TrainingSetup, model: nn.Module, state: RunState, now: float
     loss = metrics.pop("loss")
     if not math.isfinite(loss):
         raise FloatingPointError(f"the loss is not finite on data.valid after step {state.step}")
-    count = _count_predictions(setup, setup.valid, state, now)
-    measured = time.perf_counter()
-    predictions = Predictions()
-    if count:
-        predictions = setup.task.predict(
-            model, setup.prepared.fields, setup.valid, setup.recipe.data.valid, count, setup.group
-        )
+    predictions = _predict(setup, model, setup.valid, state, now)
     end = time.perf_counter()
-    state.predicted, state.predicting = count, end - measured
-    state.validated = now + end - begin
     score = -loss
     if settings.choose != "loss":
         score = predictions.criterion(setup.task.metrics.index(settings.choose))
     best = state.record_validation(score, loss, settings.shrink)
     perplexity, accuracy = metrics.pop("perplexity", None), metrics.pop("accuracy", None)
     scores, samples = predictions.scores, predictions.samples
-    return Validated(state.step, loss, perplexity, accuracy, scores, samples, end - begin, best, metrics)
+    count = state.predicted if scores else 0
+    return Validated(state.step, loss, perplexity, accuracy, scores, samples, end - begin, best, metrics, count)
 
 
-def _count_predictions(setup: TrainingSetup, store: Store | Blocks, state: RunState, now: float) -> int:
-    """Return how many examples to predict; the same in every process."""
-    requested = setup.recipe.train.translate
-    if requested != "auto":
-        return min(requested, len(store))
-    if setup.recipe.train.choose != "loss":
-        return len(store)
-    count = affordable_predictions(state.predicted, state.predicting, now - state.validated, len(store))
-    return int(setup.group.broadcast(count))
+def _predict(
+    setup: TrainingSetup, model: nn.Module, store: Store | Blocks, state: RunState, now: float
+) -> Predictions:
+    """Predict validation examples: the same ones at every validation of a run, so that scores can be compared.
+
+    The first validation decides how many, by the time that a few of them take.
+    """
+    settings, corpus = setup.recipe.train, setup.recipe.data.valid
+    assert corpus is not None
+
+    def predict(count: int) -> Predictions:
+        return setup.task.predict(model, setup.prepared.fields, store, corpus, count, setup.group)
+
+    if settings.translate != "auto":
+        state.predicted = min(settings.translate, len(store))
+    elif settings.choose != "loss":
+        state.predicted = len(store)
+    elif not state.predicted:
+        begin = time.perf_counter()
+        predictions = predict(min(MIN_PREDICTIONS, len(store)))
+        pace = (time.perf_counter() - begin) / min(MIN_PREDICTIONS, len(store))
+        state.predicted = int(setup.group.broadcast(affordable_predictions(pace, now, len(store))))
+        if state.predicted <= MIN_PREDICTIONS:
+            return predictions
+    return predict(state.predicted) if state.predicted else Predictions()
 
 
-def affordable_predictions(before: int, seconds: float, between: float, most: int) -> int:
+def affordable_predictions(pace: float, between: float, most: int) -> int:
     """Return how many examples to predict: a power of two that takes little of the time between validations.
 
     Args:
-        before: Examples predicted the last time; 0 if there was none.
-        seconds: How long that took.
-        between: Seconds between the last two validations.
+        pace: Seconds that one prediction takes.
+        between: Seconds between two validations.
         most: Examples of the corpus.
     """
-    if not before:
-        return min(FIRST_PREDICTIONS, most)
-    pace = max(seconds, 1e-6) / before
-    number = before
-    while number > 1 and number * pace > TIME_FRACTION * between:
-        number //= 2
+    number = MIN_PREDICTIONS
     while number < most and 2 * number * pace <= TIME_FRACTION * between:
         number *= 2
     return min(number, most)

@@ -181,7 +181,7 @@ class LiveView:
             events.insert(0, self.best)
         rows = [(event, _validation_values(event)) for event in events]
         names = list(dict.fromkeys(name for _, values in rows for name in values))
-        scores = [name for name in names if name not in ("loss", "perplexity", "accuracy")]
+        scores = [name for name in names if name not in ("loss", "perplexity", "accuracy", "examples")]
         if self.console.width < NARROW:
             names = ["loss", *scores]
         if self.console.width < TINY:
@@ -231,7 +231,8 @@ def _validation_values(event: Validated) -> dict[str, str]:
         values["perplexity"] = f"{event.perplexity:.2f}"
     if event.accuracy is not None:
         values["accuracy"] = f"{event.accuracy:.1%}"
-    return values | {score.name: f"{score.value:.2f}" for score in event.scores}
+    values |= {score.name: f"{score.value:.2f}" for score in event.scores}
+    return values | ({"examples": f"{event.predicted:,}"} if event.predicted else {})
 
 
 def _describe_start(started: Started) -> str:
