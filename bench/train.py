@@ -36,13 +36,13 @@ from regard.data.batching import BEGINNING, Feed
 from regard.data.rows import Lengths, Numbers, Rows, offsets_of
 from regard.models.build import build
 from regard.nn.cross_entropy import IGNORED
-from regard.recipe import Train
 from regard.train.autotune import compile_in_place
 from regard.train.cpu_threads import make_cpu_threads
 from regard.train.cuda_graphs import WARMUP, GraphRunner
 from regard.train.distributed import LossModule, WorkerGroup
 from regard.train.engine import TrainingEngine
 from regard.train.optimiser import build_optimisers
+from regard.train.schedule import ResolvedTrain
 from regard.train.stream import CPU_BLOCK, CpuParts, StaticShape, stream
 
 Turn = Callable[[], int]
@@ -141,7 +141,7 @@ def our_loop(pairs: Pairs, options: argparse.Namespace, device: torch.device, pr
     sizes = shared.SIZES[options.size]
     model = build(sizes, options.vocabulary, options.vocabulary).to(device).train()
     module = LossModule(model, shared.TASK)
-    settings = Train(optimiser="adamw", rate=RATE, clip=1e9)
+    settings = ResolvedTrain(optimiser="adamw", rate=RATE, clip=1e9)
     optimisers, group = build_optimisers(model, settings), WorkerGroup(device)
     feed = Feed([pairs], [1.0], options.tokens, shared.TASK)
     threads = make_cpu_threads(options.tokens) if device.type == "cpu" else None

@@ -23,6 +23,8 @@ from hatch_build import (
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
+from regard.recipe import shipped_recipes
+
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 300_000
 """Largest number of bytes of the compressed page; the aim is 150,000."""
@@ -160,3 +162,11 @@ def test_wheel_and_sdist_contain_the_page(page: Path) -> None:
         assert outputs <= files
         assert not any("node_modules" in path for path in files)
     assert "web/package.json" in files
+
+
+def test_a_wheel_holds_the_recipes_that_help_texts_name() -> None:
+    builder = WheelBuilder(str(ROOT))
+    with builder.config.set_build_data({"artifacts": [], "force_include": {}, "build_hooks": ()}):
+        packed = {file.distribution_path for file in builder.recurse_included_files()}
+    assert {f"regard/recipes/{name}.toml" for name in shipped_recipes()} <= packed
+    assert "phrasebook" in shipped_recipes()

@@ -1,6 +1,7 @@
 """Recipes are loaded, written and checked, and errors name the setting and a remedy."""
 
 import contextlib
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,12 @@ from regard.recipe import (
     load,
     parse,
     render,
+    shipped_recipe,
+    shipped_recipes,
+    starter,
 )
+
+ROOT = Path(__file__).resolve().parents[2]
 
 SMALL = """
 [data]
@@ -197,7 +203,10 @@ def test_choosing_by_bleu_without_translations_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("train.tokens=auto2", "train.tokens = 'auto2': must be a whole number > 0 or 'auto'; did you mean 'auto'?"),
+        (
+            "train.tokens=auto2",
+            "train.tokens = 'auto2': must be a whole number > 0 or 'auto' or unset; did you mean 'auto'?",
+        ),
         ("train.compile=yes", "train.compile = 'yes': must be true or false or 'auto'"),
     ],
 )
@@ -217,6 +226,57 @@ def test_the_error_of_a_missing_file_names_the_recipes_in_its_folder(tmp_path: P
     (tmp_path / "there.toml").write_text(SMALL, encoding="utf-8")
     with pytest.raises(ValueError, match=r"no such recipe; there are .*there\.toml"):
         load(tmp_path / "their.toml")
+
+
+@pytest.mark.parametrize("name", shipped_recipes())
+def test_a_shipped_recipe_is_found_by_its_name_in_any_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load(name) == load(ROOT / "recipes" / f"{name}.toml")
+    assert parse(shipped_recipe(name)).name == load(name).name
+    assert "#:schema" not in shipped_recipe(name)
+
+
+def test_a_file_of_the_user_comes_before_a_shipped_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "phrasebook").write_text(SMALL, encoding="utf-8")
+    assert len(load("phrasebook").data.train) == 2
+    with pytest.raises(ValueError, match=r"no such recipe; regard ships bahdanau, .*, wmt14-big$"):
+        load("phrasebok")
+
+
+@pytest.mark.parametrize(
+    ("names", "task", "corpus"),
+    [
+        (["a.en", "a.de.gz"], "translation", TextCorpus(files={"source": "a.en", "target": "a.de.gz"})),
+        (["a.tsv"], "translation", TsvCorpus(path="a.tsv")),
+        (["a.jsonl.gz"], "translation", JsonlCorpus(path="a.jsonl.gz")),
+        (["a.txt"], "language_model", TextCorpus(files={"text": "a.txt"})),
+        ([], "translation", TextCorpus(files={"source": "train.en", "target": "train.de"})),
+    ],
+)
+def test_a_starter_recipe_names_the_files_of_the_user(
+    names: list[str], task: str, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in names:
+        data = b"a line\n" * 5000
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    text = starter(names, name="first")
+    recipe = parse(text)
+    assert (recipe.name, recipe.task, recipe.data.train) == ("first", task, (corpus,))
+    assert recipe.text.size == (2000 if names else 8000)
+    assert recipe.data.valid is None
+    with_valid = parse(text.replace("# valid", "valid").replace("# test", "test"))
+    assert type(with_valid.data.valid) is type(corpus)
+
+
+def test_a_starter_recipe_for_missing_files_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no\.en does not exist; name your training files"):
+        starter([str(tmp_path / "no.en")])
+    with pytest.raises(ValueError, match="3 files: name two text files"):
+        starter(["a", "b", "c"])
 
 
 def test_the_error_of_a_missing_file_names_only_recipes(tmp_path: Path) -> None:

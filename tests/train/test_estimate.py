@@ -13,7 +13,7 @@ from regard.data.prepare import prepare
 from regard.recipe import Recipe, Transformer, load
 from regard.tasks import make_task
 from regard.train.estimate import estimate_cost
-from regard.train.optimiser import learning_rate
+from regard.train.schedule import learning_rate, resolve
 
 ROOT = Path(__file__).resolve().parents[2]
 Make = Callable[..., Recipe]
@@ -43,6 +43,15 @@ def test_small_numbers_are_printed_in_small_units(tiny: Make) -> None:
     assert "0 MFLOP" not in printed
 
 
+def test_an_estimate_has_as_many_steps_as_the_time_allows(tiny: Make) -> None:
+    recipe = tiny("train.minutes=2.0").model_copy()
+    unset = recipe.model_copy(update={"train": recipe.train.model_copy(update={"steps": None})})
+    estimate = estimate_cost(unset, "cpu")
+    assert estimate.steps > 1000
+    assert estimate.seconds <= 120
+    assert estimate_cost(recipe, "cpu").steps == 6
+
+
 def test_a_device_that_cannot_train_is_refused(tiny: Make) -> None:
     with pytest.raises(ValueError, match="training does not run on 'meta'; use cpu"):
         estimate_cost(tiny(), "meta")
@@ -57,7 +66,7 @@ def test_the_recipes_of_the_paper_have_its_settings(
 ) -> None:
     recipe = load(ROOT / "recipes" / f"{name}.toml")
     estimate = estimate_cost(recipe, "cpu")
-    settings = recipe.train
+    settings = resolve(recipe, steps)
     assert estimate.parameters / 1e6 == pytest.approx(millions, abs=0.05)
     assert estimate.steps == steps
     assert settings.tokens == 25_000

@@ -2,12 +2,11 @@
 
 import pytest
 
-from regard.recipe import Train
-from regard.train.optimiser import learning_rate
+from regard.train.schedule import ResolvedTrain, learning_rate
 
 
-def settings(**overrides: object) -> Train:
-    return Train.model_validate({"steps": 1000, "warmup": 100, "rate": 1e-3, **overrides})
+def settings(**overrides: object) -> ResolvedTrain:
+    return ResolvedTrain.model_validate({"steps": 1000, "warmup": 100, "rate": 1e-3, **overrides})
 
 
 def test_inverse_root_follows_the_formula_of_the_paper() -> None:

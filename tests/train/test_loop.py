@@ -14,7 +14,7 @@ from tests.train.conftest import kinds, weights
 
 from regard.data.prepare import prepare
 from regard.models.seq2seq import Seq2Seq
-from regard.recipe import Recipe, dump
+from regard.recipe import Recipe, dump, parse
 from regard.run_files import CHECKPOINTS
 from regard.tasks import Sample, load_bundle, make_task
 from regard.train.checkpoint import find_latest
@@ -137,7 +137,7 @@ def weights_after_whole_steps(recipe: Recipe) -> dict[str, torch.Tensor]:
     from regard.tasks import make_task
     from regard.tasks.translation import TranslationBatch
     from regard.train.distributed import WorkerGroup
-    from regard.train.optimiser import learning_rate
+    from regard.train.schedule import learning_rate, resolve
     from regard.train.setup import build_setup
 
     task = make_task(recipe)
@@ -157,7 +157,7 @@ def weights_after_whole_steps(recipe: Recipe) -> dict[str, torch.Tensor]:
             )
         adam.zero_grad()
         torch.autograd.backward(loss / sum(batch.units for batch in batches))
-        adam.param_groups[0]["lr"] = learning_rate(recipe.train, number)
+        adam.param_groups[0]["lr"] = learning_rate(resolve(recipe, 2), number)
         adam.step()
     return {name: parameter.detach() for name, parameter in setup.model.named_parameters()}
 
@@ -309,6 +309,17 @@ def test_train_start_takes_the_weights_of_another_run(tiny: Make, trained: Train
     started = next(event for event in events if isinstance(event, Started))
     assert started.vocabulary == {"source": 321, "target": 321}
     assert started.recipe.text.symbols == ("<2de>",)
+
+
+def test_a_recipe_without_a_model_takes_that_of_the_run_it_starts_from(once: Path, tmp_path: Path) -> None:
+    """Fine-tuning needs no copy of the settings; once the run has a checkpoint, the other run is not needed."""
+    other = Path(shutil.copytree(once, tmp_path / "other"))
+    text = f"[data]\ntrain = [{{ to = 'de', pairs = 50 }}]\n[train]\nstart = '{other}'\ntokens = 512\nsteps = "
+    for steps in (1, 2):
+        events = list(train(parse(text + str(steps)), tmp_path / "new", "cpu"))
+        shutil.rmtree(other, ignore_errors=True)
+    started = next(event for event in events if isinstance(event, Started))
+    assert (started.step, started.recipe.model) == (1, load_bundle(once).recipe.model)
 
 
 def test_a_run_resumes_after_the_run_it_started_from_is_deleted(

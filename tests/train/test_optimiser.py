@@ -6,9 +6,10 @@ from torch import nn
 from torch.optim import Adam, AdamW
 
 from regard.models.build import build
-from regard.recipe import Train, Transformer
+from regard.recipe import Transformer
 from regard.train.muon import Muon
 from regard.train.optimiser import build_optimisers, set_learning_rate, state_tensors
+from regard.train.schedule import ResolvedTrain
 
 
 @pytest.fixture
@@ -16,8 +17,8 @@ def model() -> nn.Module:
     return build(Transformer(width=16, inner=32, heads=2, encoder_layers=1, decoder_layers=1), 23, 23)
 
 
-def train_settings(**settings: object) -> Train:
-    return Train.model_validate(settings)
+def train_settings(**settings: object) -> ResolvedTrain:
+    return ResolvedTrain.model_validate(settings)
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "muon"])

@@ -213,8 +213,13 @@ def test_a_finished_run_takes_no_further_step(straight: Path, tiny: Make, traine
 
 
 def test_another_recipe_is_refused_with_the_differences(straight: Path, tiny: Make, trained: Train) -> None:
-    with pytest.raises(ValueError, match=r"(?s)train.rate was 0.01, now 0.5.*--run"):
+    with pytest.raises(ValueError, match=r"(?s)train.rate was 0.01, now 0.5.*--run$"):
         trained(tiny("train.rate=0.5"), straight)
+
+
+def test_the_refusal_of_other_data_says_how_to_fine_tune(straight: Path, tiny: Make, trained: Train) -> None:
+    with pytest.raises(ValueError, match=rf"(?s)data.train was .*regard train RECIPE --run .* train.start={straight}$"):
+        trained(tiny("data.train.0.pairs=300"), straight)
 
 
 def test_mutable_settings_may_change_when_a_run_resumes(straight: Path, tiny: Make, trained: Train) -> None:
@@ -244,7 +249,7 @@ def test_changed_data_under_the_same_recipe_are_refused(tiny: Make, trained: Tra
         print("a new", file=one)
         print("word d", file=other)
     before = {path: path.read_bytes() for path in (tmp_path / "run" / "tokenizer").iterdir()}
-    with pytest.raises(ValueError, match="data or the vocabulary has changed"):
+    with pytest.raises(ValueError, match=r"data or the vocabulary has changed.*--run runs/NEW train\.start="):
         trained(recipe.model_copy(update={"train": recipe.train.model_copy(update={"steps": 4})}), tmp_path / "run")
     assert before == {path: path.read_bytes() for path in before}, "the trained model needs its own vocabulary"
 

@@ -40,10 +40,11 @@ app = typer.Typer(
     \b
     regard demo                                  try it, without data
     regard phrasebook --to de -n 5 --alignments  sentence pairs from a grammar
-    regard recipe show recipes/phrasebook.toml   every setting of a run
-    regard prepare recipes/phrasebook.toml       vocabulary and token store
+    regard recipe new train.en train.de          a recipe for your files
+    regard recipe show phrasebook                every setting of a run
+    regard prepare phrasebook                    vocabulary and token store
     regard tokens runs/phrasebook "I can go"     tokens of a line
-    regard train recipes/phrasebook.toml         train a model
+    regard train phrasebook                      train a model
     regard translate runs/phrasebook < in.txt    translate lines
     regard generate runs/shakespeare "ROMEO:"    continue a text
     regard evaluate runs/phrasebook              BLEU and chrF of a test set

@@ -69,14 +69,11 @@ def demo(
 
 def demo_recipe(to: str, overrides: "Sequence[str]" = ()) -> "Recipe":
     """Return the phrasebook recipe for a target language, as `regard demo` trains it."""
-    from importlib.resources import files
+    from regard.recipe import load
 
-    from regard.recipe import parse
-
-    text = files("regard.recipe").joinpath("phrasebook.toml").read_text(encoding="utf-8")
     corpora = ("data.train.0", "data.valid", "data.test")
     language = [f"name=demo-{to}", *(f"{corpus}.to={to}" for corpus in corpora)]
-    return parse(text, [*language, *overrides], where="the phrasebook's recipe")
+    return load("phrasebook", [*language, *overrides])
 
 
 def _heading(title: str) -> None:

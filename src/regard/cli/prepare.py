@@ -19,8 +19,8 @@ def prepare(
     """Learn the vocabulary of a recipe, filter and tokenise its corpora, and report on both.
 
     \b
-    regard prepare recipes/phrasebook.toml
-    regard prepare recipes/multi30k.toml data.root=path/to/multi30k text.size=6000
+    regard prepare phrasebook
+    regard prepare multi30k data.root=path/to/multi30k text.size=6000
 
     Results are cached: a second call with the same text and settings returns at once.
     regard train prepares a run by itself.

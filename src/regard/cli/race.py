@@ -51,7 +51,7 @@ def race(
     \b
     regard race
     regard race --quick
-    regard race recipes/luong.toml recipes/convs2s.toml --budget tokens=2e6
+    regard race luong convs2s --budget tokens=2e6
     regard race --budget flops=2e13 --parallel 1 --run runs/by-flops
     regard race --complexity
 

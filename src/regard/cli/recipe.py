@@ -1,4 +1,4 @@
-"""`regard recipe`: show, check and explain the settings of a run."""
+"""`regard recipe`: write, show, check and explain the settings of a run."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,21 +9,51 @@ if TYPE_CHECKING:
     from regard.recipe import Data, Recipe
 
 app = typer.Typer(
-    help="""Show, check and explain the settings of a run.
+    help="""Write, show, check and explain the settings of a run.
 
     \b
-    regard recipe show recipes/phrasebook.toml train.steps=500
-    regard recipe check recipes/*.toml
+    regard recipe new train.en train.de > mine.toml
+    regard recipe show phrasebook train.steps=500
+    regard recipe check mine.toml
     regard recipe explain train.warmup
     regard recipe schema > recipe.schema.json
     """,
     no_args_is_help=True,
 )
 
-RecipeFile = Annotated[str, typer.Argument(metavar="RECIPE", help="Recipe, as a TOML file.")]
+RecipeFile = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="Recipe: a TOML file, or the name of one of regard's.")
+]
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Settings to change, such as train.steps=500.")
 ]
+
+
+@app.command()
+def new(
+    files: list[str] | None = typer.Argument(
+        None, metavar="FILE", help="Your training text: two files of sentences, or one TSV, JSONL or text file."
+    ),
+    name: str = typer.Option("mine", help="Name of the run."),
+    source: str | None = typer.Option(
+        None, "--from", metavar="RECIPE", help="Print one of regard's recipes instead, such as phrasebook."
+    ),
+) -> None:
+    """Print a commented recipe for your files, to edit and train.
+
+    \b
+    regard recipe new train.en train.de > mine.toml
+    regard recipe new pairs.tsv --name chat > chat.toml
+    regard recipe new novels.txt > mine.toml           # a language model
+    regard recipe new --from phrasebook > mine.toml
+    """
+    from regard.recipe import parse, shipped_recipe, starter
+
+    if source is not None and files:
+        raise ValueError("--from prints a recipe with its own data; leave out the files, or leave out --from")
+    text = starter(files or [], name) if source is None else shipped_recipe(source)
+    parse(text, where="the new recipe")  # such as a name that is not allowed
+    typer.echo(text, nl=False)
 
 
 @app.command()
@@ -35,8 +65,8 @@ def show(
     """Print every setting of a recipe, with defaults marked. The output is a valid recipe.
 
     \b
-    regard recipe show recipes/phrasebook.toml
-    regard recipe show recipes/phrasebook.toml model.size=base --json
+    regard recipe show phrasebook
+    regard recipe show phrasebook model.size=base --json
     """
     from regard.recipe import load, render
 
@@ -49,7 +79,7 @@ def check(files: list[str] = typer.Argument(..., metavar="RECIPE", help="Recipes
     """Check recipes and print the errors of each; exit with 1 if there are any.
 
     \b
-    regard recipe check recipes/*.toml
+    regard recipe check mine.toml
 
     The settings are checked, and the beginning of each corpus is read. Files that do not exist yet are named and are no
     error, so that a recipe can be checked before its data are there.

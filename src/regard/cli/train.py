@@ -29,10 +29,12 @@ def train(
     """Train a model, or resume a training that was stopped.
 
     \b
-    regard train recipes/phrasebook.toml
-    regard train recipes/phrasebook.toml train.steps=300 --run runs/quick
-    regard train recipes/wmt14-base.toml --dry-run
-    torchrun --nproc-per-node 8 -m -- regard train recipes/wmt14-base.toml --run runs/base
+    regard train phrasebook
+    regard train phrasebook train.steps=300 --run runs/quick
+    regard train mine.toml train.minutes=10
+    regard train mine.toml --run runs/tuned train.start=runs/phrasebook   # fine-tune a trained run
+    regard train wmt14-base --dry-run
+    torchrun --nproc-per-node 8 -m -- regard train wmt14-base --run runs/base
 
     Ctrl-C saves a checkpoint and exits with code 130; the same command resumes.
     The folder of a run holds everything that regard translate needs.

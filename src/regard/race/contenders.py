@@ -15,6 +15,7 @@ from regard.files import write_atomically
 from regard.recipe import PhrasebookCorpus, Recipe, TextCorpus, load, parse
 from regard.tasks import make_task
 from regard.train.estimate import flops_per_unit, sample_lengths
+from regard.train.schedule import CUDA_TOKENS
 
 SELF_ATTENTION = 'size="tiny", inner=512, encoder_layers=2, decoder_layers=2, dropout=0.0'
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -30,7 +31,6 @@ chosen on validation text (docs/race.md)."""
 
 BUDGET_UNITS = ("tokens", "seconds", "flops")
 FILL = 0.95  # part of a batch's token budget that sentences fill on average
-NO_STEP_LIMIT = 10_000_000  # more steps than any budget of seconds allows
 
 FULL_STOP = "."
 LINKS = ".links"
@@ -76,17 +76,10 @@ class Budget:
         seed and `train.tokens`, so equal steps are equal target tokens.
 
         Raises:
-            ValueError: If the number of steps cannot be known, or the learning rate depends on it but the budget is
-                in seconds.
+            ValueError: If the number of steps cannot be known.
         """
         if self.unit == "seconds":
-            if recipe.train.schedule in ("cosine", "trapezoid"):
-                raise ValueError(
-                    f"{recipe.name}: train.schedule={recipe.train.schedule} depends on the number of steps left, which "
-                    "is unknown with a budget of seconds; "
-                    "give a budget of tokens or flops, or train.schedule=inverse-root"
-                )
-            return _with_limits(recipe, {"steps": NO_STEP_LIMIT, "minutes": self.amount / 60})
+            return _with_limits(recipe, {"steps": None, "minutes": self.amount / 60})
         if recipe.train.tokens == "auto":
             raise ValueError(
                 f"{recipe.name}: train.tokens=auto is resolved only when training starts; "
@@ -96,14 +89,15 @@ class Budget:
         prepared = prepare(recipe, task, Path(), progress)
         lengths = sample_lengths(prepared.stores)
         longest = max(int(counts.sum()) for counts in task.sequence_lengths(lengths))
-        tokens_per_step = FILL * recipe.train.tokens * recipe.train.accumulate * task.units(lengths) / longest
+        tokens = recipe.train.tokens or CUDA_TOKENS  # the same on every device, and for every contender
+        tokens_per_step = FILL * tokens * recipe.train.accumulate * task.units(lengths) / longest
         cost_per_token = 1.0
         if self.unit == "flops":
             with torch.device("meta"):  # FLOPs depend on shapes only, so no memory is needed
                 model = task.build(prepared.fields.sizes)
             cost_per_token = flops_per_unit(task, model, prepared.stores)
         steps = max(1, round(self.amount / (cost_per_token * tokens_per_step)))
-        return _with_limits(recipe, {"steps": steps, "minutes": None})
+        return _with_limits(recipe, {"steps": steps, "minutes": None, "tokens": tokens})
 
 
 def _with_limits(recipe: Recipe, limits: Mapping[str, object]) -> Recipe:

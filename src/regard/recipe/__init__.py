@@ -3,9 +3,10 @@
 from regard.recipe.catalogue import Setting, catalogue, find_settings, json_schema
 from regard.recipe.data import Corpus, Data, Filter, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
 from regard.recipe.decode import Decode
-from regard.recipe.load import dump, load, parse, render
+from regard.recipe.load import dump, load, parse, render, shipped_recipe, shipped_recipes
 from regard.recipe.model import Bahdanau, ConvS2S, Luong, Model, Sutskever, Transformer
 from regard.recipe.settings import TASK_FIELDS, FieldKind, Recipe, Text, Train
+from regard.recipe.starter import starter
 
 __all__ = [
     "TASK_FIELDS",
@@ -35,4 +36,7 @@ __all__ = [
     "load",
     "parse",
     "render",
+    "shipped_recipe",
+    "shipped_recipes",
+    "starter",
 ]

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable, Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,19 @@ from regard.run_files import RECIPE
 
 Table = dict[str, Any]
 
+SHIPPED = files("regard").joinpath("recipes")
+"""Folder of the recipes that are part of the package."""
+
 
 def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
-    """Read a recipe from a TOML file, and apply `key=value` overrides.
+    """Read a recipe from a TOML file, or one that regard ships, and apply `key=value` overrides.
 
     Example:
-        >>> load("recipes/phrasebook.toml", ["train.steps=500", "model.size=tiny"])
+        >>> load("phrasebook", ["train.steps=500", "model.size=tiny"])
 
     Args:
-        path: The file. Its stem is the name of a run without a name.
+        path: The file, or the name of a shipped recipe, such as `phrasebook`, if there is no such file. Its stem is the
+            name of a run without a name.
         overrides: Settings to change, such as `train.steps=500`.
 
     Raises:
@@ -33,12 +38,34 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such recipe{_hint_at_recipes(path)}") from None
+        if str(path) not in shipped_recipes():
+            raise ValueError(f"{path}: no such recipe{_hint_at_recipes(path)}") from None
+        text = shipped_recipe(str(path))
     except IsADirectoryError:
         raise ValueError(f"{path}: a folder, not a recipe{_hint_in_folder(path)}") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8 at byte {error.start}; a recipe is a TOML text file") from None
     return parse(text, overrides, where=str(path), name=path.stem)
+
+
+def shipped_recipes() -> list[str]:
+    """Return the names of the recipes that regard ships; names of the same study share a folder."""
+    names = [file.name for file in SHIPPED.iterdir() if file.is_file()]
+    for folder in filter(lambda entry: entry.is_dir(), SHIPPED.iterdir()):
+        names += [f"{folder.name}/{file.name}" for file in folder.iterdir()]
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+
+
+def shipped_recipe(name: str) -> str:
+    """Return the text of a recipe that regard ships, without the line that tells editors its schema.
+
+    Raises:
+        ValueError: If there is no such recipe. The message lists them.
+    """
+    if name not in shipped_recipes():
+        raise ValueError(f"regard ships no recipe '{name}'; it has {', '.join(shipped_recipes())}")
+    text = SHIPPED.joinpath(f"{name}.toml").read_text(encoding="utf-8")
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#:schema"))
 
 
 def parse(text: str, overrides: Iterable[str] = (), *, where: str = "recipe", name: str = "run") -> Recipe:
@@ -136,9 +163,10 @@ def _value(text: str) -> Any:
 
 
 def _hint_at_recipes(path: Path) -> str:
-    """Return a hint that lists the recipes in the folder of a missing file, and in `recipes` there."""
+    """Return a hint that lists the recipes in the folder of a missing file and, for a bare name, those of regard."""
     recipes = [*_recipes_in(path.parent), *_recipes_in(path.parent / "recipes")]
-    return f"; there are {', '.join(recipes)}" if recipes else ""
+    hint = f"; there are {', '.join(recipes)}" if recipes else ""
+    return f"{hint}; regard ships {', '.join(shipped_recipes())}" if len(path.parts) == 1 else hint
 
 
 def _hint_in_folder(folder: Path) -> str:

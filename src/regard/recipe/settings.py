@@ -55,23 +55,28 @@ class Text(Section):
 class Train(Section):
     """Training: optimiser, learning rate, batches, validation."""
 
-    steps: Positive = 8000
-    """Number of optimiser steps."""
+    steps: Positive | None = None
+    """Number of optimiser steps; unset is as many as `minutes` allows or, without a time limit, 20 epochs: at least
+    1,000 steps, at most 8,000."""
     minutes: float | None = Field(default=None, gt=0.0)
     """Stop after this many minutes, even if steps are left; unset is no limit."""
-    tokens: Positive | Literal["auto"] = 4096
-    """Maximum number of tokens of each side in a batch on one device; `auto` is as many as fit into memory."""
+    tokens: Positive | Literal["auto"] | None = None
+    """Maximum number of tokens of each side in a batch on one device; `auto` is as many as fit into memory; unset is
+    1,024 on a CPU, and up to 4,096 elsewhere if an epoch still has 50 steps."""
     accumulate: Positive = 1
     """Gradient accumulation: batches per optimiser step."""
-    optimiser: Literal["adam", "adamw", "muon"] = "adamw"
+    optimiser: Literal["adam", "adamw", "muon"] | None = None
     """Optimiser: Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019) or, for matrices, Muon (Jordan et al.
-    2024)."""
-    rate: float = Field(default=1e-3, gt=0.0)
-    """Peak learning rate."""
-    schedule: Literal["inverse-root", "cosine", "trapezoid", "constant", "plateau"] = "inverse-root"
-    """Learning rate schedule after warm-up; `inverse-root` is that of the paper (§5.3)."""
-    warmup: int = Field(default=1000, ge=0)
-    """Warm-up steps, in which the learning rate rises from zero (§5.3)."""
+    2024); unset is AdamW, or Muon for a Transformer if rate, schedule and warmup are unset too."""
+    rate: Annotated[float, Field(gt=0.0)] | None = None
+    """Peak learning rate; unset is 0.001 or, if optimiser, schedule and warmup are unset too, one that suits the
+    model."""
+    schedule: Literal["inverse-root", "cosine", "trapezoid", "constant", "plateau"] | None = None
+    """Learning rate schedule after warm-up; `inverse-root` is that of the paper (§5.3); unset is `inverse-root`, or
+    `cosine` if optimiser, rate and warmup are unset too."""
+    warmup: Annotated[int, Field(ge=0)] | None = None
+    """Warm-up steps, in which the learning rate rises from zero (§5.3); unset is a tenth of the steps, at most
+    1,000."""
     cooldown: Fraction = 0.2
     """Fraction of the steps at the end in which `trapezoid` decreases to zero (Hägele et al. 2024)."""
     shrink: float = Field(default=0.7, gt=0.0, lt=1.0)
@@ -97,8 +102,9 @@ class Train(Section):
     """Decay of an exponential moving average of the weights, such as 0.999; 0 disables it."""
     average: int = Field(default=1, ge=1)
     """Number of last checkpoints whose weights are averaged after training (§6.1: 5 for base, 20 for big)."""
-    every: Positive = 500
-    """Steps between validations; each validation saves a checkpoint."""
+    every: Positive | None = None
+    """Steps between validations; each validation saves a checkpoint; unset is 500, or a tenth of the steps if that is
+    less and `steps` is unset."""
     keep: Positive = 2
     """Number of checkpoints kept for resuming, besides the best weights and those to be averaged."""
     choose: Literal["loss", "bleu"] = "loss"

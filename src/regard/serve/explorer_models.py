@@ -104,11 +104,12 @@ class BackgroundTraining:
 
     def _on_event(self, event: Event) -> None:
         """Update the status after an event of the training loop."""
-        status, steps = dict(self.status), self.recipe.train.steps
+        status = dict(self.status)
         match event:
             case Started() | Progress():
-                status |= {"step": event.step, "steps": steps, "done": event.step / steps}
-                status["message"] = f"training step {event.step} of {steps}"
+                steps = event.steps or None  # unknown at first if the time is limited
+                status |= {"step": event.step, "steps": steps, "done": event.step / steps if steps else None}
+                status["message"] = f"training step {event.step}" + (f" of {steps}" if steps else "")
                 if isinstance(event, Progress):
                     status["loss"] = event.loss
             case Validated() if event.samples:

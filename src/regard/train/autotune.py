@@ -26,11 +26,12 @@ from regard.train.device import autocast
 from regard.train.distributed import unwrap
 from regard.train.optimiser import state_tensors
 from regard.train.run_state import RunState
+from regard.train.schedule import MIN_STEPS_PER_EPOCH
 from regard.train.setup import TrainingSetup
+from regard.train.speed import SpeedTrial
 from regard.train.stream import StaticShape
 
 MIN_TOKENS, MAX_CPU_TOKENS = 1024, 4096  # larger batches do not make training on a CPU faster
-MIN_STEPS_PER_EPOCH = 50  # with fewer updates per epoch the model would learn less, however fast they are
 SAFETY = 0.9  # fraction of the largest batch that fits: later batches use memory a little differently
 _ROUNDING = 128
 
@@ -161,8 +162,9 @@ def choose_execution_mode(setup: TrainingSetup, state: RunState) -> ExecutionMod
     captured = capturable and (settings.record is True or replay < eager)
     if settings.compile is False:
         return ExecutionMode(captured=captured)
-    batches = settings.accumulate * max(settings.steps - state.step, 0)
-    seconds = group.broadcast(batches * (replay if captured else eager))
+    trial = SpeedTrial(setup, state)
+    batches = settings.accumulate * max(trial.steps - state.step, 0) if trial.decided else math.inf
+    seconds = group.broadcast(min(batches * (replay if captured else eager), trial.limit - state.seconds))
     compiled, reason = is_compiling_worthwhile(seconds, WORTHWHILE_WITH_GRAPHS if captured else WORTHWHILE)
     return ExecutionMode(compiled, captured or (compiled and capturable), reason)
 

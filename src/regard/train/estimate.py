@@ -1,5 +1,6 @@
 """Estimate the cost of a training before it starts: parameters, FLOPs, steps, memory, and time on this device."""
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from regard.data.batching import longest_sequence
 from regard.data.prepare import Prepared, ProgressCallback, prepare
 from regard.data.rows import Numbers
 from regard.data.store import Records
@@ -19,7 +21,8 @@ from regard.tasks import Task, make_task
 from regard.train.autotune import MAX_CPU_TOKENS, activation_bytes
 from regard.train.device import choose_precision, device_name, find_training_device, peak_flops
 from regard.train.report.formatting import format_count
-from regard.train.start import inherit_text_settings, inherited_fields
+from regard.train.schedule import default_steps, default_tokens, steps_in_time
+from regard.train.start import inherit_model, inherit_text_settings, inherited_fields
 
 ASSUMED_LENGTH = 28  # tokens of a sequence if there are no data to count, as in the sentences of WMT
 ASSUMED_CUDA_TOKENS = 25_000  # batch size to which `auto` might resolve on CUDA
@@ -27,6 +30,7 @@ FILLED = 0.95  # fraction of the token budget that batches reach on average
 UTILISATION = {("cuda", "bfloat16"): 0.45, ("cuda", "float32"): 0.3, ("cpu", "bfloat16"): 0.35, ("cpu", "float32"): 0.5}
 """Fraction of the peak FLOP/s that training reaches: measured compiled on an H200, and on two CPU cores."""
 ACTIVATION_FACTOR = 1.3  # memory of all activations, relative to the inputs and outputs of matrices
+MAX_CORPUS = 10**9  # units of an epoch if there are no data to count
 _SAMPLE = 1000  # records whose lengths represent those of a corpus
 
 
@@ -90,7 +94,7 @@ def estimate_cost(recipe: Recipe, device: str = "auto", progress: ProgressCallba
         device: Device to train on.
         progress: Called while the data are prepared, so that they can be counted.
     """
-    recipe = inherit_text_settings(recipe)
+    recipe = inherit_text_settings(inherit_model(recipe))
     settings, training_device = recipe.train, find_training_device(device)
     precision = choose_precision(settings.precision, training_device)
     task = make_task(recipe)
@@ -100,14 +104,22 @@ def estimate_cost(recipe: Recipe, device: str = "auto", progress: ProgressCallba
         model = task.build(sizes)
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     assumed = ASSUMED_CUDA_TOKENS if training_device.type == "cuda" else MAX_CPU_TOKENS
-    budget = settings.tokens if settings.tokens != "auto" else assumed
+    units = 0 if prepared is None else _units_per_epoch(task, prepared)
+    longest = max((longest_sequence(store, task) for store in prepared.stores), default=0) if prepared else 0
+    tokens = settings.tokens or default_tokens(training_device.type, units or MAX_CORPUS, longest)
+    budget = tokens if tokens != "auto" else assumed
     tokens_per_step = round(FILLED * budget * settings.accumulate * world_size)
     assumed_lengths = {name: np.array([ASSUMED_LENGTH]) for name in task.kinds}
     lengths = assumed_lengths if prepared is None else sample_lengths(prepared.stores)
     flops_per_token = _training_flops(task, model, lengths)
-    flops = flops_per_token * tokens_per_step * settings.steps
     peak = peak_flops(training_device, precision) * world_size
     utilisation = UTILISATION[(training_device.type, precision)]
+    pace = flops_per_token * tokens_per_step / (utilisation * peak)
+    limit = math.inf if settings.minutes is None else 60 * settings.minutes
+    by_corpus = default_steps(units or MAX_CORPUS, budget * settings.accumulate * world_size)
+    in_time = by_corpus if limit == math.inf else steps_in_time(limit, pace, 0.0)
+    steps = settings.steps or in_time
+    flops = flops_per_token * tokens_per_step * steps
     # A checkpoint holds the weights, two numbers per weight for the optimiser, and the moving average.
     checkpoint = count_parameters(model) * 4.0 * (3 + bool(settings.ema))
     shards = world_size if settings.sharding == "fsdp" else 1
@@ -117,14 +129,14 @@ def estimate_cost(recipe: Recipe, device: str = "auto", progress: ProgressCallba
         workers=world_size,
         parameters=count_parameters(model),
         vocabulary=sizes,
-        steps=settings.steps,
+        steps=steps,
         tokens_per_step=tokens_per_step,
-        epochs=None if prepared is None else settings.steps * tokens_per_step / _units_per_epoch(task, prepared),
+        epochs=None if prepared is None else steps * tokens_per_step / units,
         flops_per_token=flops_per_token,
         flops=flops,
         limit=peak,
         reached=utilisation,
-        seconds=flops / (utilisation * peak),
+        seconds=min(steps * pace, limit),
         memory=state + ACTIVATION_FACTOR * budget * activation_bytes(model, precision),
         checkpoint=checkpoint,
         missing=missing,

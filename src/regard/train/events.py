@@ -28,7 +28,7 @@ class Started:
     step: int
     """Completed updates; more than 0 if the run resumes."""
     steps: int
-    """The number of updates after which training ends."""
+    """The number of updates after which training ends; 0 if it is not known yet, because the time is limited."""
     unit: str = "tokens"
     """What the loss is averaged over, in the plural, as the task names it."""
 
@@ -55,7 +55,9 @@ class Progress:
     seconds: float
     """Time since the start of the run, validation included."""
     remaining: float
-    """Estimated seconds until the last step."""
+    """Estimated seconds until the end of training."""
+    steps: int = 0
+    """The number of updates after which training ends; 0 if it is not known yet."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """The training loop: a generator that trains a recipe's model in a folder and yields events."""
 
-import math
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -23,9 +22,11 @@ from regard.train.engine import TrainingEngine
 from regard.train.estimate import flops_per_unit
 from regard.train.events import Event, Noticed, Saved, Started
 from regard.train.meter import ProgressMeter
-from regard.train.optimiser import learning_rate, set_learning_rate
+from regard.train.optimiser import set_learning_rate
 from regard.train.run_state import RunState, check_finite_weights, restore_checkpoint, save_checkpoint
+from regard.train.schedule import ResolvedTrain, describe_cut, learning_rate
 from regard.train.setup import TrainingSetup, build_setup
+from regard.train.speed import SpeedTrial
 from regard.train.stream import CPU_BLOCK, CpuParts, StaticShape, stream
 from regard.train.validation import finish, remove_stale_weights, save_validated_weights, validate
 
@@ -59,6 +60,7 @@ def train(
         ...         print(event.step, event.loss)
     """
     find_training_device(device)  # an unknown device must not become an error after hours of preparing data
+    recipe = start.inherit_model(start.inherit_train_settings(recipe, run), run)
     recipe = start.inherit_text_settings(recipe, run)
     task = task or make_task(recipe)
     start.check_recipe(recipe, run)
@@ -97,9 +99,10 @@ def _set_up(
         write_run_files(recipe, prepared)
         remove_stale_weights(run)
     group.barrier()
-    if not state.budget:
+    if not state.budget and recipe.train.tokens == "auto":
         state.budget = find_batch_size(setup)
         notices.append(f"train.tokens: batches of {state.budget} tokens fit")
+    state.budget = state.budget or setup.default_tokens
     return setup, state, notices
 
 
@@ -107,15 +110,16 @@ def _train(
     setup: TrainingSetup, state: RunState, started: Started, stop: stopping.StopRequest
 ) -> Generator[Event, None, Reason]:
     """Update the weights until training ends; report metrics about once a second, and validate every so often."""
-    settings, group = setup.recipe.train, setup.group
-    if reason := _end_reason(setup, state) or ("time" if state.seconds > _time_limit(setup) else None):
+    group, trial = setup.group, SpeedTrial(setup, state)
+    settings = trial.settings()
+    if reason := _end_reason(settings, state, trial.decided) or ("time" if state.seconds > trial.limit else None):
         return reason
     mode = choose_execution_mode(setup, state)
     if mode.compiled:
         compile_in_place(setup.module)
     if mode.reason:
         yield Noticed(mode.reason)
-    meter = ProgressMeter(state, group, started.flops_per_token, started.limit, settings.steps)
+    meter = ProgressMeter(state, group, started.flops_per_token, started.limit)
     feed, saved_step = setup.feed(state.budget), state.step
     with (
         _cpu_threads(setup, state, mode) as threads,
@@ -131,20 +135,25 @@ def _train(
             state.step, state.position = state.step + 1, position
             if setup.average is not None:
                 setup.average.update(state.step)
-            validation_due = state.step % settings.every == 0 or state.step == settings.steps
+            validation_due = state.step % settings.every == 0 or (trial.decided and state.step == settings.steps)
             # Several processes must agree to stop, which they do at the next reading.
             stop_now = stop.requested and group.world_size == 1
             if not (validation_due or stop_now or state.step >= meter.next_reading):
                 continue
-            out_of_time = group.is_main and meter.seconds() > _time_limit(setup)
-            reading = meter.read(state, rate, stop.requested, out_of_time)
+            out_of_time = group.is_main and meter.seconds() > trial.limit
+            reading = meter.read(state, rate, stop.requested, out_of_time, trial.steps, trial.limit)
             yield reading.progress
+            if message := trial.update(meter.seconds()):
+                yield Noticed(message)
+            settings = trial.settings()
             if validation_due:
                 yield from _validate_and_save(setup, state, meter)
                 saved_step = state.step
-            reason = _end_reason(setup, state) or (
+            reason = _end_reason(settings, state, trial.decided) or (
                 "stopped" if reading.stop_requested else "time" if reading.out_of_time else None
             )
+    if reason != "stopped" and (cut := describe_cut(settings, state.step)):
+        yield Noticed(f"training ended at step {state.step:,}, {cut}")
     if saved_step != state.step:
         yield from _validate_and_save(setup, state, meter, validated=reason == "time")
     return reason
@@ -166,20 +175,13 @@ def _validate_and_save(
     meter.exclude(time.perf_counter() - begin)
 
 
-def _end_reason(setup: TrainingSetup, state: RunState) -> Reason | None:
-    """Return why training is complete, or None if it is not."""
-    settings = setup.recipe.train
-    if state.step >= settings.steps:
+def _end_reason(settings: ResolvedTrain, state: RunState, decided: bool) -> Reason | None:
+    """Return why training is complete, or None if it is not; `decided` says whether the number of steps is known."""
+    if decided and state.step >= settings.steps:
         return "steps"
     if settings.patience and state.stale >= settings.patience:
         return "patience"
     return None
-
-
-def _time_limit(setup: TrainingSetup) -> float:
-    """Return the maximum training time in seconds."""
-    minutes = setup.recipe.train.minutes
-    return math.inf if minutes is None else 60 * minutes
 
 
 def _cpu_threads(
@@ -214,6 +216,6 @@ def _started(setup: TrainingSetup, state: RunState) -> Started:
         flops_per_token=flops_per_unit(setup.task, setup.model, setup.prepared.stores),
         limit=peak_flops(group.device, setup.precision) * group.world_size,
         step=state.step,
-        steps=setup.recipe.train.steps,
+        steps=SpeedTrial(setup, state).steps,
         unit=setup.task.unit,
     )

@@ -29,7 +29,7 @@ class Reading(NamedTuple):
 class ProgressMeter:
     """Sums of the loss and units since the last reading, and the clock of the run."""
 
-    def __init__(self, state: RunState, group: WorkerGroup, flops: float, peak: float | None, steps: int) -> None:
+    def __init__(self, state: RunState, group: WorkerGroup, flops: float, peak: float | None) -> None:
         """Start to measure.
 
         Args:
@@ -37,9 +37,8 @@ class ProgressMeter:
             group: The processes to sum over.
             flops: Floating-point operations of each unit.
             peak: Peak FLOP/s of all processes; None if unknown.
-            steps: Number of updates of the whole training.
         """
-        self.group, self.flops, self.peak, self.steps = group, flops, peak, steps
+        self.group, self.flops, self.peak = group, flops, peak
         self.started = time.perf_counter() - state.seconds
         self.next_reading = state.step + MIN_STEPS
         self._reset(state.step)
@@ -58,8 +57,19 @@ class ProgressMeter:
         """Return the training time since the start of the run."""
         return time.perf_counter() - self.started
 
-    def read(self, state: RunState, rate: float, stop_requested: bool, out_of_time: bool) -> Reading:
-        """Sum over all processes and reset; raise a FloatingPointError if the loss or the gradient is not finite."""
+    def read(
+        self, state: RunState, rate: float, stop_requested: bool, out_of_time: bool, steps: int, limit: float
+    ) -> Reading:
+        """Sum over all processes and reset; raise a FloatingPointError if the loss or the gradient is not finite.
+
+        Args:
+            state: State of the run.
+            rate: Learning rate of the last update.
+            stop_requested: Whether this process was asked to stop.
+            out_of_time: Whether this process is out of time.
+            steps: Updates of the whole training; 0 if that is not known.
+            limit: Maximum training time in seconds.
+        """
         sums = torch.cat([self.loss.reshape(1), self.loss.new_tensor([self.units, stop_requested, out_of_time])])
         loss, units, stop_requests, timeouts = self.group.all_reduce(sums).tolist()
         norm = float(self.norm)
@@ -85,7 +95,10 @@ class ProgressMeter:
             tokens_per_second=speed,
             share=None if self.peak is None else speed * self.flops / self.peak,
             seconds=state.seconds,
-            remaining=max(self.steps - state.step, 0) * step_seconds,
+            remaining=min(
+                max(steps - state.step, 0) * step_seconds if steps else math.inf, max(limit - state.seconds, 0.0)
+            ),
+            steps=steps,
         )
         return Reading(progress, stop_requests > 0, timeouts > 0)
 

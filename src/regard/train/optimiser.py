@@ -1,6 +1,5 @@
-"""The optimisers of a model's weights, the learning rate schedule, and the moving average of the weights (EMA)."""
+"""The optimisers of a model's weights, and the moving average of the weights (EMA)."""
 
-import math
 from collections.abc import Iterable, Sequence
 
 import torch
@@ -9,8 +8,8 @@ from torch.optim import Adam, AdamW, Optimizer
 
 from regard.nn.attention.multihead import CrossAttention, SelfAttention
 from regard.nn.embedding import Embedding, OutputProjection
-from regard.recipe import Train
 from regard.train.muon import Muon
+from regard.train.schedule import ResolvedTrain
 
 BETAS, EPSILON = (0.9, 0.98), 1e-9  # Vaswani et al. 2017, §5.3
 STATE_TENSORS: dict[type[Optimizer], tuple[str, ...]] = {
@@ -22,7 +21,7 @@ STATE_TENSORS: dict[type[Optimizer], tuple[str, ...]] = {
 _EMA_WARMUP = 10  # larger values let the moving average follow the weights closely for longer
 
 
-def build_optimisers(model: nn.Module, settings: Train) -> tuple[Optimizer, ...]:
+def build_optimisers(model: nn.Module, settings: ResolvedTrain) -> tuple[Optimizer, ...]:
     """Build the optimisers of a recipe. Weight decay applies to weights with two dimensions or more."""
     parameters = list(model.parameters())
     match settings.optimiser:
@@ -34,7 +33,9 @@ def build_optimisers(model: nn.Module, settings: Train) -> tuple[Optimizer, ...]
             return _muon_and_adamw(model, parameters, settings)
 
 
-def _muon_and_adamw(model: nn.Module, parameters: Sequence[Tensor], settings: Train) -> tuple[Optimizer, Optimizer]:
+def _muon_and_adamw(
+    model: nn.Module, parameters: Sequence[Tensor], settings: ResolvedTrain
+) -> tuple[Optimizer, Optimizer]:
     """Return Muon for matrices and AdamW for all other weights.
 
     Embeddings and output layers are not matrices for Muon: their rows are vectors of tokens, each with its own
@@ -47,7 +48,7 @@ def _muon_and_adamw(model: nn.Module, parameters: Sequence[Tensor], settings: Tr
     return (Muon(matrices, settings.rate, settings.decay, _merged_rows(model)), _adam(AdamW, others, settings))
 
 
-def _adam(kind: type[Adam], parameters: Sequence[Tensor], settings: Train) -> Optimizer:
+def _adam(kind: type[Adam], parameters: Sequence[Tensor], settings: ResolvedTrain) -> Optimizer:
     """Return Adam or its subclass AdamW, fused into one kernel for all weights."""
     groups = [
         {"params": [weight for weight in parameters if weight.ndim >= 2], "weight_decay": settings.decay},
@@ -95,35 +96,6 @@ def _initial_state(optimiser: Optimizer, parameter: Tensor) -> dict[str, Tensor]
     return {
         name: step.clone() if name == "step" else torch.zeros_like(parameter) for name in STATE_TENSORS[type(optimiser)]
     }
-
-
-def learning_rate(settings: Train, step: int, shrunk: float = 1.0) -> float:
-    """Return the learning rate of a step.
-
-    Args:
-        settings: The settings of the schedule.
-        step: Number of the update, from 1.
-        shrunk: The factor to which the `plateau` schedule has reduced the rate.
-    """
-    if step < settings.warmup:
-        return settings.rate * step / settings.warmup
-    return settings.rate * _decay_factor(settings, step) * (shrunk if settings.schedule == "plateau" else 1.0)
-
-
-def _decay_factor(settings: Train, step: int) -> float:
-    """Return the fraction of the peak learning rate at a step after the warm-up."""
-    match settings.schedule:
-        case "inverse-root":
-            # With the peak d^-0.5 warmup^-0.5 this is d^-0.5 min(step^-0.5, step warmup^-1.5) (Vaswani et al., §5.3).
-            return math.sqrt(max(settings.warmup, 1) / step)
-        case "cosine":
-            fraction = (step - settings.warmup) / max(settings.steps - settings.warmup, 1)
-            return (1 + math.cos(math.pi * min(fraction, 1.0))) / 2
-        case "trapezoid":
-            cooldown_steps = max(settings.cooldown * settings.steps, 1.0)
-            return min(1.0, max(settings.steps - step, 0) / cooldown_steps)
-        case "constant" | "plateau":
-            return 1.0
 
 
 def set_learning_rate(optimisers: Iterable[Optimizer], rate: float) -> None:

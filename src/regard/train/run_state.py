@@ -26,7 +26,7 @@ class RunState:
     parts: int = 1
     """Micro-batches of a step over all processes, which `position` depends on."""
     budget: int = 0
-    """Tokens of a micro-batch in each sequence attribute; 0 until `train.tokens = "auto"` is resolved."""
+    """Tokens of a micro-batch in each sequence attribute; 0 until it is chosen, if the recipe names no number."""
     tokens: int = 0
     """Units of the loss trained on."""
     seconds: float = 0.0
@@ -42,6 +42,10 @@ class RunState:
     """Validations since the best one."""
     predicted: int = 0
     """Examples that each validation predicts; 0 until the first one has decided."""
+    planned: int = 0
+    """Steps that fit into `planned_minutes`, for a recipe that names no steps; 0 until the speed is known."""
+    planned_minutes: float | None = None
+    """The time limit `train.minutes` for which `planned` was decided."""
 
     def record_validation(self, score: float, loss: float, shrink: float) -> bool:
         """Record a validation, and return whether its weights are the best so far.
@@ -119,7 +123,8 @@ def _find_checkpoint(setup: TrainingSetup) -> tuple[Path | None, list[str]]:
 def _adapt_position(setup: TrainingSetup, state: RunState, notices: list[str]) -> RunState:
     """Adapt a state to the current size of batches and number of micro-batches per step."""
     settings = setup.recipe.train
-    budget = state.budget if settings.tokens == "auto" else settings.tokens  # "auto" is 0 until it is resolved
+    # A size that the recipe does not name is 0 until it is chosen.
+    budget = settings.tokens if isinstance(settings.tokens, int) else state.budget
     parts = setup.group.world_size * settings.accumulate
     position = state.position
     if position != BEGINNING and budget != state.budget:
@@ -149,7 +154,8 @@ def _check_data(setup: TrainingSetup, before: dict[str, Any]) -> None:
     if before != current:
         raise ValueError(
             f"the training data or the vocabulary has changed since {setup.run} was started, so it cannot resume; "
-            "restore the files, or start a new run in another folder with --run (train.start can take these weights)"
+            "restore the files, or train its model further on these data in another folder: "
+            f"regard train RECIPE --run runs/NEW train.start={setup.run}"
         )
 
 

@@ -22,6 +22,7 @@ from regard.tasks import Task
 from regard.train.device import choose_precision
 from regard.train.distributed import LossModule, WorkerGroup, full_tensor, wrap_distributed
 from regard.train.optimiser import MovingAverage, build_optimisers, state_tensors
+from regard.train.schedule import MAX_STEPS, ResolvedTrain, default_steps, default_tokens, resolve
 from regard.train.subword_sampling import BlockSampler, FieldSampler, LocalSampler, SubprocessSampler
 
 
@@ -51,6 +52,32 @@ class TrainingSetup:
     def precision(self) -> str:
         """Precision of matrix products: bfloat16 or float32."""
         return choose_precision(self.recipe.train.precision, self.group.device)
+
+    @property
+    def units_per_epoch(self) -> int:
+        """Units of the loss in a pass over the data, by the weights of the corpora."""
+        pairs = zip(self.recipe.data.train, self.prepared.stores, strict=True)
+        return sum(round(corpus.weight * self.task.units(store.lengths)) for corpus, store in pairs)
+
+    @property
+    def default_tokens(self) -> int:
+        """Tokens of a batch, if the recipe does not name them."""
+        longest = max(longest_sequence(store, self.task) for store in self.prepared.stores)
+        return default_tokens(self.group.device.type, self.units_per_epoch, longest)
+
+    def tokens_per_step(self, tokens: int) -> int:
+        """Return the tokens of a step over all its batches of `tokens` tokens."""
+        return tokens * self.group.world_size * self.recipe.train.accumulate
+
+    def settings(self, tokens: int, planned: int = 0) -> ResolvedTrain:
+        """Return the settings of training with batches of `tokens` tokens.
+
+        Args:
+            tokens: Tokens of a batch.
+            planned: Steps that fit into `train.minutes`; 0 if that is not known, or there is no time limit.
+        """
+        by_corpus = default_steps(self.units_per_epoch, self.tokens_per_step(tokens))
+        return resolve(self.recipe, self.recipe.train.steps or planned or by_corpus)
 
     def feed(self, tokens: int) -> Feed:
         """Return the stream of batches with at most `tokens` tokens in each sequence attribute."""
@@ -115,7 +142,7 @@ def build_setup(
     tokenizers = prepared.fields.tokenizers
     on_cpu = group.device.type == "cpu"
     sampler = LocalSampler(tokenizers) if on_cpu else SubprocessSampler(prepared.run, tuple(tokenizers))
-    optimisers = build_optimisers(model, settings)
+    optimisers = build_optimisers(model, resolve(recipe, settings.steps or MAX_STEPS))
     return TrainingSetup(
         recipe, task, run, group, prepared, valid, test, model, module, optimisers, average, evaluation_copy, sampler
     )

@@ -39,12 +39,18 @@ def check_recipe(recipe: Recipe, run: Path) -> None:
         raise ValueError(
             f"{run} was started with another recipe:\n{changes}\n"
             "use the old settings to resume it, or start a new run in another folder with --run"
+            f"{fine_tuning_hint(run) if any(key.startswith('data.') for key, _, _ in changed) else ''}"
         )
     if not has_checkpoint(run):
         raise ValueError(
             f"{run} has a trained model but no checkpoint to resume from; start a new run in another folder with "
             f"--run, or remove {run / WEIGHTS} if you no longer need it"
         )
+
+
+def fine_tuning_hint(run: Path) -> str:
+    """Return how to train the model of a run on other data, as the end of a message."""
+    return f"; to train its model further on other data: regard train RECIPE --run runs/NEW train.start={run}"
 
 
 def check_validation_settings(recipe: Recipe, task: Task, run: Path) -> None:
@@ -87,6 +93,28 @@ def _flatten(table: dict[str, Any], prefix: str) -> dict[str, Any]:
     for key, value in table.items():
         flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return flat
+
+
+def inherit_train_settings(recipe: Recipe, run: Path) -> Recipe:
+    """Return the recipe with the settings of training that it leaves unset and the run that it resumes has."""
+    if not (run / RECIPE).is_file() or not has_checkpoint(run):
+        return recipe
+    before = load(run / RECIPE).train.model_dump(exclude_none=True)
+    unset = [name for name, value in recipe.train if value is None and not _is_mutable(f"train.{name}", recipe)]
+    update = {name: before[name] for name in unset if name in before}
+    return recipe.model_copy(update={"train": recipe.train.model_copy(update=update)}) if update else recipe
+
+
+def inherit_model(recipe: Recipe, run: Path | None = None) -> Recipe:
+    """Return the recipe with the model of the run that it starts from, if it has no `[model]` section of its own.
+
+    Args:
+        recipe: The recipe of the new run.
+        run: Folder of the new run, which has its own copy of everything it took over once it has a checkpoint.
+    """
+    if not recipe.train.start or "model" in recipe.model_fields_set:
+        return recipe
+    return recipe.model_copy(update={"model": _recipe_of(_vocabulary_folder(recipe.train.start, run)).model})
 
 
 def inherit_text_settings(recipe: Recipe, run: Path | None = None) -> Recipe:
@@ -173,7 +201,8 @@ def _check_model(recipe: Recipe, before: Recipe) -> None:
     if different:
         values = ", ".join(f"model.{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in different)
         raise ValueError(
-            f"train.start = '{recipe.train.start}' has another model: {values}; use the same settings in this recipe"
+            f"train.start = '{recipe.train.start}' has another model: {values}; remove [model] from this recipe to use "
+            "that model, or use the same settings"
         )
 
 

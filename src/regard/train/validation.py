@@ -72,9 +72,7 @@ def validate(setup: TrainingSetup, model: nn.Module, state: RunState, now: float
     return Validated(state.step, loss, perplexity, accuracy, scores, samples, end - begin, best, metrics, count)
 
 
-def _predict(
-    setup: TrainingSetup, model: nn.Module, store: Store | Blocks, state: RunState, now: float
-) -> Predictions:
+def _predict(setup: TrainingSetup, model: nn.Module, store: Store | Blocks, state: RunState, now: float) -> Predictions:
     """Predict validation examples: the same ones at every validation of a run, so that scores can be compared.
 
     The first validation decides how many, by the time that a few of them take.

@@ -65,8 +65,9 @@ class PlainView:
                 self.steps, self.unit = event.steps, event.unit
                 return _describe_start(event)
             case Progress():
+                self.steps = event.steps or self.steps
                 return (
-                    f"step {event.step}/{self.steps}  epoch {event.epoch}  loss {event.loss:.3f}  "
+                    f"step {self._place(event.step)}  epoch {event.epoch}  loss {event.loss:.3f}  "
                     f"perplexity {event.perplexity:.2f}  rate {event.rate:.2e}  {_describe_speed(event, self.unit)}  "
                     f"{format_duration(event.seconds)} elapsed, {format_duration(event.remaining)} left"
                 )
@@ -74,13 +75,17 @@ class PlainView:
                 values = _validation_values(event)
                 metrics = "  ".join(f"{name} {value}" for name, value in values.items())
                 best = "  best so far" if event.best else ""
-                return f"step {event.step}/{self.steps}  validation {metrics}{best}"
+                return f"step {self._place(event.step)}  validation {metrics}{best}"
             case Saved():
-                return f"step {event.step}/{self.steps}  saved {event.path}"
+                return f"step {self._place(event.step)}  saved {event.path}"
             case Noticed():
                 return event.message
             case Finished():
                 return f"{describe_end(event, self.unit)}; {event.run}"
+
+    def _place(self, step: int) -> str:
+        """Return a step and, if it is known, the number of steps."""
+        return f"{step}/{self.steps}" if self.steps else str(step)
 
 
 class LiveView:
@@ -149,14 +154,15 @@ class LiveView:
 
     def _progress_bar(self, started: Started, progress: Progress) -> RenderableType:
         """Return the step, a bar, and the elapsed and remaining time."""
+        steps = progress.steps or started.steps
         elapsed, left = f"{format_duration(progress.seconds)} elapsed", f"{format_duration(progress.remaining)} left"
         grid = Table.grid(padding=(0, 2), expand=True)
         grid.add_column(no_wrap=True)
         grid.add_column(ratio=1)
         grid.add_column(no_wrap=True, justify="right")
         grid.add_row(
-            f"step {progress.step:,}/{started.steps:,}",
-            ProgressBar(started.steps, progress.step),
+            f"step {progress.step:,}/{steps:,}" if steps else f"step {progress.step:,}",
+            ProgressBar(steps or None, progress.step),
             elapsed if self.finished else left if self.console.width < TINY else f"{elapsed}, {left}",
         )
         return grid
@@ -240,9 +246,11 @@ def _describe_start(started: Started) -> str:
     vocabulary = " + ".join(f"{size:,}" for size in dict.fromkeys(started.vocabulary.values()))
     processes = f" × {started.workers}" if started.workers > 1 else ""
     resumed = f", from step {started.step:,}" if started.step else ""
+    minutes = started.recipe.train.minutes
+    length = f"{started.steps:,} steps" if started.steps else f"{minutes:g} minutes"
     return (
         f"{started.recipe.name}: {format_count(started.parameters)} parameters, vocabulary {vocabulary}, "
-        f"{started.device}{processes}, {started.steps:,} steps{resumed}"
+        f"{started.device}{processes}, {length}{resumed}"
     )
 
 
