@@ -64,9 +64,9 @@ class AttentionEngine:
         """Return the attention weights of the step that led to this state."""
         return state[1]
 
-    def select(self, state: tuple[Any, Tensor], rows_R: Int[Tensor, " R"]) -> tuple[Any, Tensor]:
-        """Return the state that continues from these rows."""
-        return self.model.select(state[0], rows_R), state[1][rows_R]
+    def select(self, state: tuple[Any, Tensor | None], rows_R: Int[Tensor, " R"]) -> tuple[Any, Tensor | None]:
+        """Return the state that continues from these rows; before the first step there are no weights to select."""
+        return self.model.select(state[0], rows_R), None if state[1] is None else state[1][rows_R]
 
 
 def make_engine(model: nn.Module, device: torch.device, precision: str = "auto") -> SteppableModel:
