@@ -3,7 +3,6 @@
 There is no batching delay: an idle worker takes jobs at once, and jobs that arrive later join its running search.
 """
 
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,9 +12,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 from regard.predict import TranslationOptions, TranslationRequest
-
-_RATE_WINDOW = 10.0  # seconds over which throughput is measured
-_MAX_RETRY_AFTER = 60  # seconds
+from regard.serve.throughput import Throughput
 
 
 class QueueFullError(Exception):
@@ -96,7 +93,7 @@ class JobQueue:
         self._changed = Condition()
         self._closed = False
         self._idle: set[int] = set()
-        self._finished_at: deque[float] = deque(maxlen=1024)
+        self._throughput = Throughput()
 
     @property
     def waiting(self) -> int:
@@ -114,7 +111,9 @@ class JobQueue:
                 # Jobs of closed responses take up no space.
                 self._waiting = deque(job for job in self._waiting if not job.response.closed)
                 if self._waiting and len(self._waiting) + len(jobs) > self.capacity:
-                    raise QueueFullError(self._retry_after())
+                    raise QueueFullError(self._throughput.seconds_for(len(self._waiting), monotonic()))
+            if not self._waiting and not self.running:
+                self._throughput.start(monotonic())
             self._waiting.extend(jobs)
             self._changed.notify_all()
 
@@ -155,16 +154,10 @@ class JobQueue:
         """Record that jobs taken from the queue are finished."""
         with self._changed:
             self.running -= count
-            self._finished_at.extend([monotonic()] * count)
+            self._throughput.finish(count, monotonic())
 
     def close(self) -> None:
         """Let workers end once they have finished all waiting jobs."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-
-    def _retry_after(self) -> int:
-        """Estimate in how many seconds the queue will be empty at the present throughput."""
-        now = monotonic()
-        recent = sum(now - time < _RATE_WINDOW for time in self._finished_at)
-        return min(_MAX_RETRY_AFTER, max(1, math.ceil(len(self._waiting) * _RATE_WINDOW / max(1, recent))))
