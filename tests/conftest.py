@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Check the shapes in the signatures of layers and models at every call. The hook must come before their import. In
 # `decode` only modules that handle tensors are checked: hypothesis draws its options and allows no other random draws.
 SEARCH = ["beams", "candidates", "constraints", "greedy", "incremental", "ranking", "rules", "sampling", "search"]
-SEARCH += ["static_search", "topk", "trellis"]
+SEARCH += ["search_group", "static_search", "topk", "trellis"]
 NN = [f"regard.nn.{path.stem}" for path in (ROOT / "src/regard/nn").iterdir() if path.stem not in ("cuda", "__init__")]
 # Not the kernels: Triton would look up their names in the module of the checks.
 CHECKED = [*NN, "regard.models", *(f"regard.decode.{name}" for name in SEARCH)]

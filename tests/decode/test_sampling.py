@@ -12,7 +12,7 @@ from tests.decode.table import END, Table, forced, sequences
 from tests.decode.test_beam import PLAIN, run, seeds
 
 from regard.decode import LengthLimits, SamplingOptions, SentenceOptions, search
-from regard.decode.sampling import draw, uniform
+from regard.decode.sampling import RowSampling, draw, uniform
 
 DRAWS = 20_000
 
@@ -63,7 +63,8 @@ def test_tokens_have_the_frequencies_of_their_probabilities(sampling: SamplingOp
     generator = torch.Generator().manual_seed(5)
     logprobs = (torch.randn(size, generator=generator, dtype=torch.float64) * math.log10(size)).log_softmax(0)
     numbers = uniform(torch.full((DRAWS,), 7), torch.arange(DRAWS), torch.zeros(DRAWS, dtype=torch.int64))
-    tokens = torch.cat([draw(logprobs.expand(500, -1), part, sampling) for part in numbers.view(-1, 500)])
+    rows = RowSampling([sampling] * 500, "cpu")
+    tokens = torch.cat([draw(logprobs.expand(500, -1), part, rows) for part in numbers.view(-1, 500)])
     expected = filtered(logprobs.exp(), sampling) * DRAWS
     counts = tokens.bincount(minlength=size).double()
     assert bool((counts[expected == 0] == 0).all())

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.decode.table import Table, TableState
-from tests.decode.test_beam import PLAIN, run, seeds
+from tests.decode.test_beam import NORMALISATIONS, PLAIN, STOPPINGS, run, seeds
 from torch.nn.functional import pad
 
 from regard.decode import (
@@ -20,7 +20,7 @@ from regard.decode import (
     SentenceOptions,
     stream,
 )
-from regard.decode.ranking import coverage_penalty, length_divisors
+from regard.decode.ranking import length_divisors, lost_coverage
 
 
 class StepperWithoutJoin:
@@ -94,6 +94,74 @@ def test_a_stream_gives_the_hypotheses_of_each_sentence_alone_bit_for_bit(
     assert [found[number] for number in range(len(requests))] == alone(table, options, requests)
 
 
+@st.composite
+def any_search(draw: st.DrawFn) -> tuple[SentenceOptions, SearchOptions]:
+    """Options of a sentence and of its search, of any shape."""
+    sentence = draw(any_wish())
+    groups, beam = draw(st.sampled_from([(1, 1), (1, 2), (1, 3), (2, 4)]))
+    top_k, top_p = draw(st.sampled_from([None, 2, 3])), draw(st.sampled_from([1.0, 0.8]))
+    sampling = SamplingOptions(draw(st.sampled_from([0.7, 1.0])), top_k, top_p, draw(st.sampled_from([0.0, 0.1])))
+    options = SearchOptions(
+        begin=0,
+        end=1,
+        beam=beam,
+        groups=groups,
+        nbest=draw(st.integers(1, beam)),
+        length_penalty=draw(st.sampled_from([1.0, 0.6, -0.5])),
+        normalise=draw(st.sampled_from(NORMALISATIONS)),
+        diversity=draw(st.sampled_from([0.0, 0.5])) if groups > 1 else 0.0,
+        stopping=draw(st.sampled_from(STOPPINGS)),
+        no_repeat=draw(st.sampled_from([0, 0, 2])),
+        coverage_penalty=draw(st.sampled_from([0.0, 0.2, 0.4])),
+        limits=LengthLimits(draw(st.integers(0, 2)), draw(st.integers(6, 9)), max_ratio=1.0, max_extra=2),
+    )
+    if draw(st.booleans()):
+        options = replace(options, groups=1, diversity=0.0, nbest=draw(st.integers(1, 3)), sampling=sampling)
+    if options.sampling is not None or options.diversity:
+        sentence = replace(sentence, constraints=())
+    return sentence, options
+
+
+@given(seeds, st.lists(any_search(), min_size=1, max_size=10), st.data())
+def test_sentences_with_different_options_find_together_what_they_find_alone_bit_for_bit(
+    seed: int, requests: list[tuple[SentenceOptions, SearchOptions]], data: st.DataObject
+) -> None:
+    table = Table(4, seed, sources=[sentence.source_length for sentence, _ in requests])
+    running, found = IncrementalSearch(table, PLAIN), dict[int, list[Hypothesis]]()
+    for number, (sentence, options) in enumerate(requests):
+        running.add(table.start([number], options.rows), [sentence], [options])
+        for _ in range(data.draw(st.integers(0, 3))):
+            running.advance()
+            found |= dict(running.leave())
+    while running.sentences:
+        running.advance()
+        found |= dict(running.leave())
+    expected = [run(table, options, [sentence], first)[0] for first, (sentence, options) in enumerate(requests)]
+    assert [found[number] for number in range(len(requests))] == expected
+
+
+def test_sentences_with_different_options_share_every_step() -> None:
+    table = Table(5, 3)
+    searches = [replace(PLAIN, beam=beam, length_penalty=beam / 4) for beam in (1, 2, 3, 4, 5)]
+    searches += [replace(PLAIN, nbest=2, sampling=SamplingOptions(temperature=t / 4, top_k=t)) for t in (2, 3, 4)]
+    running = IncrementalSearch(table, PLAIN)
+    for number, options in enumerate(searches):
+        running.add(table.start([number], options.rows), [SentenceOptions()], [options])
+    running.advance()
+    assert table.steps == 1
+    assert table.asked == sum(options.rows for options in searches)
+
+
+def test_options_that_differ_only_in_numbers_share_a_table() -> None:
+    table, running = Table(5, 3), IncrementalSearch(Table(5, 3), PLAIN)
+    searches = [
+        replace(PLAIN, length_penalty=number / 10, nbest=1 + number % 3, limits=LengthLimits(maximum=4 + number))
+        for number in range(6)
+    ]
+    running.add(table.start(range(6), 3), [SentenceOptions() for _ in searches], searches)
+    assert len(running.groups) == 1
+
+
 def test_a_history_that_is_no_longer_read_does_not_limit_longer_sentences() -> None:
     """Only the first sentence needs the tokens of hypotheses. When it has left, a longer one joins the second."""
     lengths = (2, 8, 12)
@@ -139,9 +207,7 @@ def test_the_length_penalty_of_a_hypothesis_is_the_same_in_every_batch(penalty: 
 def test_the_coverage_penalty_of_a_hypothesis_is_the_same_in_every_batch(seed: int, source: int, padding: int) -> None:
     torch.manual_seed(seed)
     coverage_BWS, length_B = torch.rand(1, 3, source, dtype=torch.float64), torch.tensor([source])
-    options = replace(PLAIN, coverage_penalty=0.2)
-    expected = coverage_penalty(coverage_BWS, length_B, options)
-    assert torch.equal(coverage_penalty(pad(coverage_BWS, (0, padding)), length_B, options), expected)
+    assert torch.equal(lost_coverage(pad(coverage_BWS, (0, padding)), length_B), lost_coverage(coverage_BWS, length_B))
 
 
 @given(seeds, st.integers(1, 8))
@@ -208,6 +274,19 @@ def test_a_finished_sentence_that_waits_for_others_does_not_change(kind: SearchO
     assert [found[number] for number in range(24)] == alone(table, options, requests)
 
 
+@given(seeds, st.integers(0, 3))
+@settings(max_examples=10)
+def test_a_finished_sentence_waits_for_others_no_longer_than_it_is_told(seed: int, patience: int) -> None:
+    requests = [SentenceOptions(source_length=2), *[SentenceOptions(source_length=12)] * 23]
+    table, limits = Table(4, seed), LengthLimits(maximum=12, min_ratio=1.0, max_ratio=1.0, max_extra=0)
+    running, left = IncrementalSearch(table, replace(PLAIN, limits=limits)), dict[int, int]()
+    running.add(table.start(range(24), 3), requests)
+    while running.sentences:
+        running.advance()
+        left |= {number: running.steps for number, _ in running.leave(patience)}
+    assert left == {0: 3 + patience, **dict.fromkeys(range(1, 24), 13)}
+
+
 def test_an_empty_stream_gives_no_hypotheses() -> None:
     assert list(stream(Table(), iter(()), PLAIN)) == []
 
@@ -220,4 +299,4 @@ def test_a_long_stream_frees_the_history_of_finished_sentences() -> None:
         for _ in range(2):
             running.advance()
             running.leave()
-    assert len(running.trellis) < 40
+    assert sum(len(group.trellis) for group in running.groups) < 40

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from regard import engines
-from regard.decode import LengthLimits, MultiStepper, SearchOptions, SentenceOptions, search
+from regard.decode import LengthLimits, MixedStepper, MultiStepper, SearchOptions, SentenceOptions, search
 from regard.engines.engine import Engine, ModelEngine
 from regard.engines.indexed_engine import IndexedEngine
 from regard.engines.indexed_layers import IndexedDecoder
@@ -179,12 +179,35 @@ def test_a_model_that_no_fast_engine_supports_runs_its_own_steps(family: str) ->
 
 
 @families
+def test_states_with_different_beam_widths_continue_together_as_apart(family: str) -> None:
+    model = transformer(family)
+    for engine in all_engines(model):
+        if not isinstance(engine, MixedStepper):
+            continue
+        inputs, widths = [Ragged.from_list([[1, 2, 3], [4]]), Ragged.from_list([[5, 6]])], (2, 3)
+        tokens = [torch.tensor([7, 8, 9, 10]), torch.tensor([11, 12, 13])]
+        rows = [torch.tensor([1, 1, 2, 3]), torch.tensor([2, 0, 0])]
+        apart = []
+        for source, width, read, moved in zip(inputs, widths, tokens, rows, strict=True):
+            _, state = engine.step(read, engine.start(source, width))
+            apart.append(engine.step(read, engine.select(state, moved))[0])
+        joined = engine.join([engine.start(source, width) for source, width in zip(inputs, widths, strict=True)])
+        _, joined = engine.step(torch.cat(tokens), joined)
+        joined = engine.select(joined, torch.cat([rows[0], rows[1] + 4]))
+        together, joined = engine.step(torch.cat(tokens), joined)
+        torch.testing.assert_close(together, torch.cat(apart))
+        staying = engine.select(joined, torch.tensor([2, 3, 4, 5, 6]))
+        assert engine.step(torch.tensor([1, 2, 3, 4, 5]), staying)[0].shape[0] == 5
+
+
+@families
 @pytest.mark.parametrize("number", range(3))
 def test_wrong_arguments_are_refused(family: str, number: int) -> None:
     engine = all_engines(transformer(family, position="learned", positions=3))[number]
     inputs = Ragged.from_list([[1, 2], [3]])
-    with pytest.raises(ValueError, match=r"cannot join states with \[1, 2\] beams"):
-        engine.join([engine.start(inputs), engine.start(inputs, beams=2)])
+    if not isinstance(engine, MixedStepper):
+        with pytest.raises(ValueError, match=r"cannot join states with \[1, 2\] beams"):
+            engine.join([engine.start(inputs), engine.start(inputs, beams=2)])
     with pytest.raises(ValueError, match="mix sentences"):
         engine.select(engine.start(inputs, beams=2), torch.tensor([0, 2, 1, 3]))
     with pytest.raises(ValueError, match="token id 70 is outside the vocabulary"):

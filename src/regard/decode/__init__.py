@@ -14,8 +14,9 @@
 | `ensemble` | one stepper made of several |
 | `rerank`, `minimum_bayes_risk` | hypotheses in another order |
 
-`SearchOptions` hold for all sentences, `SentenceOptions` for one. Any `Stepper` can be searched; it may also be a
-`JoinableStepper`, an `AttentionStepper`, a `TopKStepper` or a `MultiStepper`.
+`SearchOptions` hold for all sentences, unless `IncrementalSearch` is given others; `SentenceOptions` hold for one. Any
+`Stepper` can be searched; it may also be a `JoinableStepper`, a `MixedStepper`, an `AttentionStepper`, a `TopKStepper`
+or a `MultiStepper`.
 
 Tensors are named by the legend in `nn/__init__.py`. In this package K counts candidates or phrases, N the slots for
 ended hypotheses, and B counts beams, of which a sentence has one for each group.
@@ -29,6 +30,7 @@ from regard.decode.search import alternatives, branching, explore, search, strea
 from regard.decode.stepper import (
     AttentionStepper,
     JoinableStepper,
+    MixedStepper,
     MultiStepper,
     StaticSearch,
     Stepper,
@@ -44,6 +46,7 @@ __all__ = [
     "IncrementalSearch",
     "JoinableStepper",
     "LengthLimits",
+    "MixedStepper",
     "MultiStepper",
     "SamplingOptions",
     "SearchNode",

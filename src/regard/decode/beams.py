@@ -118,7 +118,10 @@ class Beams:
         row_BW: Int[Tensor, "B W"],
     ) -> None:
         """Rank newly ended hypotheses among the earlier ones; a score of minus infinity is an empty slot."""
-        self.ended_score_BN, at_BN = torch.cat([self.ended_score_BN, score_BW], 1).topk(self.ended_score_BN.shape[1])
+        # Equal scores keep their order, so that more slots, which other sentences may need, change nothing.
+        scores, order = torch.cat([self.ended_score_BN, score_BW], 1).sort(dim=1, descending=True, stable=True)
+        slots = self.ended_score_BN.shape[1]
+        self.ended_score_BN, at_BN = scores[:, :slots], order[:, :slots]
         self.ended_total_BN = torch.cat([self.ended_total_BN, total_BW], 1).gather(1, at_BN)
         self.ended_logprob_BN = torch.cat([self.ended_logprob_BN, logprob_BW], 1).gather(1, at_BN)
         self.ended_layer_BN = torch.cat([self.ended_layer_BN, layer_BW], 1).gather(1, at_BN)
@@ -134,11 +137,13 @@ def rows_of(table_B: Tensor, beams: Beams) -> Tensor:
 
 
 def concatenate(tables: Sequence[Beams]) -> Beams:
-    """Return the beams of several searches in one table; histories and coverage are padded to the longest."""
+    """Return the beams of several searches in one table; histories, coverage and slots are padded to the most."""
 
     def joined(name: str) -> Tensor:
         parts = [getattr(beams, name) for beams in tables]
-        width = max(part.shape[-1] for part in parts)
-        return torch.cat([pad(part, (0, width - part.shape[-1])) if part.ndim == 3 else part for part in parts])
+        if parts[0].ndim == 1:
+            return torch.cat(parts)
+        width, empty = max(part.shape[-1] for part in parts), -torch.inf if name == "ended_score_BN" else 0.0
+        return torch.cat([pad(part, (0, width - part.shape[-1]), value=empty) for part in parts])
 
     return Beams(**{field.name: joined(field.name) for field in fields(Beams)})

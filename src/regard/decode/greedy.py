@@ -99,7 +99,8 @@ class GreedySearch(Generic[State]):
         return hypotheses
 
     def _make_rules(self) -> None:
-        self.rules = RuleSet(self.sentences, [self.steps] * len(self.sentences), self.options, self.device)
+        count = len(self.sentences)
+        self.rules = RuleSet(self.sentences, [self.steps] * count, [self.options] * count, self.device)
         if self.rules.looks_back:
             self.beams.keep_history(self.longest + 2)
 

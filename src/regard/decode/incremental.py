@@ -7,10 +7,10 @@
         for number, hypotheses in running.leave(): ...
 
 A step asks the stepper for log-probabilities, applies the rules, selects candidates, collects those that ended,
-continues with the best others, and sees which beams are finished.
+continues with the best others, and sees which beams are finished. Sentences may have different options, even beam
+widths. They share the steps of the stepper, and those with options of the same shape share a table (`SearchGroup`).
 """
 
-import math
 from collections.abc import Collection, Sequence
 from typing import Generic
 
@@ -18,33 +18,19 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from regard.decode.beams import Beams, concatenate
-from regard.decode.candidates import (
-    BeamSelector,
-    Candidates,
-    CandidateSelector,
-    DiverseSelector,
-    GreedySelector,
-    continuing,
-)
-from regard.decode.constraints import ConstrainedSelector
-from regard.decode.greedy import CHECK_INTERVAL, check_number
+from regard.decode.candidates import Candidates
+from regard.decode.greedy import CHECK_INTERVAL
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.options import SearchOptions, SentenceOptions
-from regard.decode.ranking import Ranker
-from regard.decode.rules import RuleSet
-from regard.decode.sampling import SamplingSelector
+from regard.decode.search_group import SearchGroup, group_shape
 from regard.decode.stepper import AttentionStepper, JoinableStepper, State, Stepper, TopKStepper
 from regard.decode.tree import TreeRecorder
-from regard.decode.trellis import ROOT, Trellis
 
 
 class IncrementalSearch(Generic[State]):
     """A search in progress: greedy, beam search or sampling, with any rules and penalties."""
 
-    rules: RuleSet
-    selector: CandidateSelector
-    ranker: Ranker
+    state: State
 
     def __init__(
         self,
@@ -57,53 +43,60 @@ class IncrementalSearch(Generic[State]):
 
         Args:
             stepper: What is searched.
-            options: Options that hold for all sentences.
+            options: Options of all sentences that are added without options of their own.
             device: Where the stepper's tensors are.
-            recorder: Records every candidate, if given.
+            recorder: Records every candidate, if given. All sentences have the same options then.
         """
         self.stepper, self.options, self.recorder = stepper, options, recorder
         self.topk_stepper = stepper if isinstance(stepper, TopKStepper) else None
         self.device, self.steps, self.added = torch.device(device), 0, 0
         self.sentences: list[SentenceOptions] = []
-        """Options of the sentences that are searched for."""
+        """Options of the sentences that are searched for, in the order of their rows."""
         self.numbers: list[int] = []
         """Their numbers, counted in the order in which they were added."""
-        self._born: list[tuple[int, int]] = []
-        """The step, and the layer of the trellis, at which each was added."""
+        self.groups: list[SearchGroup] = []
+        """Their tables."""
+        self._group_of: dict[int, SearchGroup] = {}
+        """The group of each sentence, by number."""
         self._moves_R: Tensor | None = None
         """Rows that the stepper has still to select."""
-        if options.coverage_penalty and not isinstance(stepper, AttentionStepper):
-            raise ValueError("a coverage penalty needs attention weights, which this stepper does not return")
+        self._done_since: int | None = None
+        """The step since which a finished sentence waits to leave."""
+        self._check_coverage(options)
 
     @torch.inference_mode()
-    def add(self, state: State, sentences: Sequence[SentenceOptions]) -> None:
-        """Search for more sentences; the state has `options.rows` rows for each."""
-        for sentence in sentences:
-            self.options.check(sentence)
-        options, count = self.options, len(sentences) * self.options.rows
-        independent = options.rows == 1 or options.sampling is not None
-        shape = len(sentences) * options.groups, options.rows // options.groups, options.ended_slots
-        begin = [
-            options.begin if sentence.begin is None else sentence.begin
-            for sentence in sentences
-            for _ in range(options.groups)
-        ]
-        beams = Beams.begin(shape, begin, independent, self.device)
+    def add(
+        self, state: State, sentences: Sequence[SentenceOptions], searches: Sequence[SearchOptions] | None = None
+    ) -> None:
+        """Search for more sentences.
+
+        Args:
+            state: Their state, with `options.rows` rows for each.
+            sentences: Options of each sentence.
+            searches: Options of the search for each of them, with equal `rows`; None for those of the whole search.
+        """
+        searches = searches or [self.options] * len(sentences)
+        for options, sentence in zip(searches, sentences, strict=True):
+            self._check_coverage(options)
+            options.check(sentence)
         if not self.sentences:
-            self.state, self.beams, self.trellis = state, beams, Trellis(count, self.device)
+            self.state = state
         elif not isinstance(self.stepper, JoinableStepper):
             raise ValueError("this stepper cannot take new sentences during a search; wait until it is over")
         else:
             self._move()
             self.state = self.stepper.join([self.state, state])
-            present = torch.arange(len(self.sentences) * options.rows, device=self.device)
-            self.trellis.renumber(torch.cat([present, present.new_full((count,), ROOT)]))
-            self.beams = concatenate([self.beams, beams])
+        added: dict[SearchGroup, list[int]] = {}
+        for index, sentence in enumerate(sentences):
+            added.setdefault(self._group(searches[index], sentence), []).append(index)
+        for group, indices in added.items():
+            numbers = [self.added + index for index in indices]
+            group.add([sentences[index] for index in indices], [searches[index] for index in indices], numbers)
+            self._group_of |= dict.fromkeys(numbers, group)
         self.sentences += sentences
         self.numbers += range(self.added, self.added + len(sentences))
-        self._born += [(self.steps, self.trellis.last)] * len(sentences)
         self.added += len(sentences)
-        self._rebuild()
+        self._place_rows()
 
     @torch.inference_mode()
     def advance(self) -> None:
@@ -111,75 +104,135 @@ class IncrementalSearch(Generic[State]):
         if not self.sentences:
             return
         self._move()
-        candidates = self._candidates()
-        if self.recorder is not None:
-            self._record(candidates, self.recorder)
-        layer = self.ranker.step(candidates, self.trellis.last)
-        self.trellis.push(*layer)
-        self._moves_R = None if self.selector.independent else layer[0]
+        moves: list[Tensor | None] = []
+        for group, candidates in zip(self.groups, self._candidates(), strict=True):
+            if self.recorder is not None:
+                group.record(candidates, self.recorder)
+            moves.append(group.advance(candidates))
+        self._moves_R = self._moves(moves)
         self.steps += 1
 
     @torch.inference_mode()
-    def leave(self) -> list[tuple[int, list[Hypothesis]]]:
+    def leave(self, patience: int | None = None) -> list[tuple[int, list[Hypothesis]]]:
         """Return finished sentences by number, each with its hypotheses, and drop them.
 
-        They stay while they are few, since the stepper must move the state of the others when they leave.
+        They stay while they are few, since the stepper must move the state of the others when they leave; but not for
+        more than `patience` steps, if it is given.
         """
-        if not self.sentences:
+        over = any(group.is_over for group in self.groups)
+        may_ask = any(group.ranker.may_finish for group in self.groups) and (
+            self.device.type == "cpu" or self.steps % CHECK_INTERVAL == 0
+        )
+        if not over and not may_ask:
             return []
-        last = self.steps >= self.deadline
-        may_ask = self.ranker.may_finish and (self.device.type == "cpu" or self.steps % CHECK_INTERVAL == 0)
-        if not last and not may_ask:
+        done = [group.done() for group in self.groups]
+        count = sum(map(sum, done))
+        if count and self._done_since is None:
+            self._done_since = self.steps
+        waited = 0 if self._done_since is None else self.steps - self._done_since
+        is_few = count < len(self.sentences) // 8 and (patience is None or waited < patience)
+        if not count or (is_few and not over):
             return []
-        done = self.beams.done_B.view(-1, self.options.groups).all(1).tolist()
-        if not last and sum(done) < max(1, len(done) // 8):
-            return []
-        left = self._hypotheses([i for i, is_done in enumerate(done) if is_done or last])
-        self._keep([i for i, is_done in enumerate(done) if not is_done and not last])
-        return left
+        self._done_since = None
+        left: list[tuple[int, list[Hypothesis]]] = []
+        for group, is_done in zip(self.groups, done, strict=True):
+            if any(is_done):
+                left += group.hypotheses([i for i, leaves in enumerate(is_done) if leaves])
+        self.drop([number for number, _ in left])
+        return sorted(left, key=lambda result: result[0])
 
     @torch.inference_mode()
     def drop(self, numbers: Collection[int]) -> None:
         """Stop searching for the sentences with these numbers."""
-        kept = [i for i, number in enumerate(self.numbers) if number not in numbers]
-        if len(kept) < len(self.numbers):
-            self._keep(kept)
+        dropped = {*numbers} & {*self.numbers}
+        if not dropped:
+            return
+        kept = [i for i, number in enumerate(self.numbers) if number not in dropped]
+        rows = self._state_rows()
+        kept_R = torch.tensor([row for i in kept for row in rows[i]], dtype=torch.int64, device=self.device)
+        for number in dropped:
+            del self._group_of[number]
+        for group in self.groups:
+            staying = [i for i, number in enumerate(group.numbers) if number not in dropped]
+            if staying and len(staying) < len(group.numbers):
+                group.keep(staying)
+            elif not staying:
+                group.numbers = []
+        self.groups = [group for group in self.groups if group.numbers]
+        self.sentences, self.numbers = [self.sentences[i] for i in kept], [self.numbers[i] for i in kept]
+        self._moves_R = (kept_R if self._moves_R is None else self._moves_R[kept_R]) if kept else None
+        self._place_rows()
 
     def settled(self, number: int) -> tuple[int, ...]:
         """Return the tokens that all hypotheses of a sentence, live and ended, start with: they are final."""
-        beams, sentence = self.beams, self.numbers.index(number)
-        own = slice(sentence * self.options.groups, (sentence + 1) * self.options.groups)
-        rows = (self.ranker.first_row_B1 + torch.arange(beams.total_BW.shape[1], device=self.device))[own]
-        live = rows[beams.total_BW[own] > -torch.inf].tolist()
-        ended = beams.ended_score_BN[own] > -torch.inf
-        places = [(self.trellis.last, row) for row in live]
-        places += zip(beams.ended_layer_BN[own][ended].tolist(), beams.ended_row_BN[own][ended].tolist(), strict=True)
-        hypotheses = [self.trellis.trace(*place)[0] for place in places]
-        # The common prefix of all is that of the first and the last in sorted order.
-        first, last = min(hypotheses, default=()), max(hypotheses, default=())
-        differing = (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
-        return first[: next(differing, len(first))]
+        return self._group_of[number].settled(number)
 
-    def _candidates(self) -> Candidates:
-        """Ask the stepper, and select candidates from what the rules allow."""
-        token_R, selector, k = self.beams.token_BW.flatten(), self.selector, self._top_k()
-        if k is not None and self.topk_stepper is not None and isinstance(selector, BeamSelector | GreedySelector):
+    def _check_coverage(self, options: SearchOptions) -> None:
+        if options.coverage_penalty and not isinstance(self.stepper, AttentionStepper):
+            raise ValueError("a coverage penalty needs attention weights, which this stepper does not return")
+
+    def _group(self, options: SearchOptions, sentence: SentenceOptions) -> SearchGroup:
+        """Return the group that a sentence belongs to; make it if there is none."""
+        shape = group_shape(options, sentence)
+        for group in self.groups:
+            if group.shape == shape:
+                return group
+        self.groups.append(SearchGroup(shape, options, self.device))
+        return self.groups[-1]
+
+    def _candidates(self) -> list[Candidates]:
+        """Ask the stepper, and select the candidates of each group."""
+        token_R = self._tokens()
+        k = self._top_k()
+        if k is not None and self.topk_stepper is not None:
             logprob_RK, token_RK, self.state = self.topk_stepper.top_k(token_R, self.state, k)
-            logprob_RK = self.rules.forbid_listed(logprob_RK, token_RK, self.beams)
-            return selector.among(logprob_RK, token_RK, self.beams)
+            return [
+                group.select_among(*(group.own_rows(table)[:, : group.top_k()] for table in (logprob_RK, token_RK)))
+                for group in self.groups
+            ]
         logprobs_RV, self.state = self.stepper.step(token_R, self.state)
-        if self.options.coverage_penalty and isinstance(self.stepper, AttentionStepper):
-            self.beams.add_coverage(self.stepper.attention(self.state))
-        self.rules.forbid(logprobs_RV, self.beams)
-        return selector(logprobs_RV, self.beams)
+        attention_RS = None
+        if isinstance(self.stepper, AttentionStepper) and any(group.options.coverage_penalty for group in self.groups):
+            attention_RS = self.stepper.attention(self.state)
+        return [
+            group.select(
+                group.own_rows(logprobs_RV),
+                group.own_rows(attention_RS) if attention_RS is not None and group.options.coverage_penalty else None,
+            )
+            for group in self.groups
+        ]
+
+    def _tokens(self) -> Int[Tensor, " R"]:
+        """Return the last token of each row, in the order of the state."""
+        tokens = [group.beams.token_BW.flatten() for group in self.groups]
+        if len(self.groups) == 1:
+            return tokens[0]
+        token_R = torch.cat(tokens)
+        return token_R.scatter(
+            0, torch.cat([group.rows_R for group in self.groups if group.rows_R is not None]), token_R
+        )
 
     def _top_k(self) -> int | None:
         """Return how many of the best tokens of each row are enough for this step; None if all are needed."""
-        spare = self.rules.spare
-        if self.topk_stepper is None or spare is None or not isinstance(self.selector, BeamSelector | GreedySelector):
+        if self.topk_stepper is None:
             return None
-        k = self.selector.top_k(self.beams.total_BW.shape[1]) + spare
-        return None if self.options.coverage_penalty or k > self.topk_stepper.max_top_k else k
+        most = 0
+        for group in self.groups:
+            k = group.top_k()
+            if k is None or k > self.topk_stepper.max_top_k:
+                return None
+            most = max(most, k)
+        return most
+
+    def _moves(self, moves: Sequence[Tensor | None]) -> Int[Tensor, " R"] | None:
+        """Return the rows of the state that continue, given those of each group; None if each continues itself."""
+        if len(moves) == 1 or all(move is None for move in moves):
+            return moves[0]
+        moves_R = torch.arange(sum(group.row_count for group in self.groups), device=self.device)
+        for group, move in zip(self.groups, moves, strict=True):
+            if move is not None and group.rows_R is not None:
+                moves_R[group.rows_R] = group.rows_R[move]
+        return moves_R
 
     def _move(self) -> None:
         """Let the stepper select the rows that continue; put off until its next step, so that it moves them once."""
@@ -187,81 +240,21 @@ class IncrementalSearch(Generic[State]):
             self.state = self.stepper.select(self.state, self._moves_R)
             self._moves_R = None
 
-    def _record(self, candidates: Candidates, recorder: TreeRecorder) -> None:
-        ended_BK = candidates.token_BK == self.options.end
-        rows = self.beams.total_BW.shape[1]
-        continuing_BW = candidates.parent_BK if self.selector.independent else continuing(ended_BK, rows)
-        scores_BK = self.ranker.scores(candidates)
-        recorder.add_step(self.numbers, candidates, scores_BK, (ended_BK, continuing_BW), self.beams.length_B)
+    def _state_rows(self) -> list[range]:
+        """Return the rows of each sentence in the state."""
+        rows, begin = [], 0
+        for number in self.numbers:
+            count = self._group_of[number].options.rows
+            rows.append(range(begin, begin + count))
+            begin += count
+        return rows
 
-    def _hypotheses(self, sentences: list[int]) -> list[tuple[int, list[Hypothesis]]]:
-        """Return the best hypotheses of some sentences, with their numbers."""
-        beams, options = self.beams, self.options
-        beams_B = self._indices(sentences, options.groups)
-        tables = (
-            beams.ended_score_BN,
-            beams.ended_total_BN,
-            beams.ended_logprob_BN,
-            beams.ended_layer_BN,
-            beams.ended_row_BN,
-        )
-        lines = zip(*(table[beams_B].view(len(sentences), -1).tolist() for table in tables), strict=True)
-        results = []
-        for i, line in zip(sentences, lines, strict=True):
-            maximum = options.limits.bounds(self.sentences[i])[1]
-            ranked = sorted(zip(*line, strict=True), key=lambda slot: -slot[0])
-            hypotheses = [self._hypothesis(slot, maximum) for slot in ranked if slot[0] != -math.inf]
-            results.append((self.numbers[i], hypotheses[: options.nbest]))
-        return results
-
-    def _hypothesis(self, slot: tuple[float, float, float, int, int], maximum: int) -> Hypothesis:
-        """Return the hypothesis in a slot: its score, log-probability, that of its end symbol, layer and row."""
-        score, total, end_logprob, layer, row = slot
-        check_number(score)
-        tokens, logprobs = self.trellis.trace(layer, row)
-        return Hypothesis(tokens, score, total, (*logprobs, end_logprob), len(tokens) >= maximum)
-
-    def _keep(self, sentences: list[int]) -> None:
-        """Continue with these sentences only."""
-        self.sentences = [self.sentences[i] for i in sentences]
-        self.numbers = [self.numbers[i] for i in sentences]
-        self._born = [self._born[i] for i in sentences]
-        if not sentences:
-            self._moves_R = None
+    def _place_rows(self) -> None:
+        """Tell each group where its rows are."""
+        if len(self.groups) == 1:
+            self.groups[0].rows_R = None
             return
-        kept_R = self._indices(sentences, self.options.rows)
-        self.beams = self.beams.select(self._indices(sentences, self.options.groups))
-        self.trellis.renumber(kept_R)
-        self.trellis.drop(min(layer for _, layer in self._born))
-        self._moves_R = kept_R if self._moves_R is None else self._moves_R[kept_R]
-        self._rebuild()
-
-    def _rebuild(self) -> None:
-        """Make what depends on which sentences there are."""
-        options, groups = self.options, self.options.groups
-        sentences = [sentence for sentence in self.sentences for _ in range(groups)]
-        lengths = [self.steps - step for step, _ in self._born for _ in range(groups)]
-        maxima = [options.limits.bounds(sentence)[1] + 1 for sentence in sentences]
-        self.deadline = self.steps + max(most - length for most, length in zip(maxima, lengths, strict=True))
-        self.rules = RuleSet(sentences, lengths, options, self.device)
-        self.selector = make_selector(sentences, options, self.device)
-        looks_back = self.rules.looks_back or isinstance(self.selector, ConstrainedSelector)
-        self.beams.keep_history(max(maxima) + 1 if looks_back else 0)
-        self.ranker = Ranker(self.beams, options, sentences, self.selector.independent)
-
-    def _indices(self, sentences: list[int], count: int) -> Int[Tensor, " N"]:
-        """Return the indices of the beams or rows of some sentences, which have `count` each."""
-        return torch.tensor([i * count + j for i in sentences for j in range(count)], device=self.device)
-
-
-def make_selector(
-    sentences: Sequence[SentenceOptions], options: SearchOptions, device: torch.device | str
-) -> CandidateSelector:
-    """Return the selector for these options."""
-    if options.sampling is not None:
-        return SamplingSelector([sentence.seed for sentence in sentences], options.sampling, device)
-    if any(sentence.constraints for sentence in sentences):
-        return ConstrainedSelector(sentences, options.end, device)
-    if options.diversity:
-        return DiverseSelector(options.groups, options.diversity)
-    return GreedySelector() if options.beam == 1 else BeamSelector()
+        rows = dict(zip(self.numbers, self._state_rows(), strict=True))
+        for group in self.groups:
+            own = [row for number in group.numbers for row in rows[number]]
+            group.rows_R = torch.tensor(own, device=self.device)

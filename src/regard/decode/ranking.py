@@ -41,14 +41,12 @@ def _divisors(count: int, penalty: float, gnmt: bool) -> tuple[float, ...]:
     return 1.0, *(math.pow((5 + length) / 6 if gnmt else length, penalty) for length in range(1, count))
 
 
-def coverage_penalty(
-    coverage_BWS: Float[Tensor, "B W S"], source_length_B: Int[Tensor, " B"], options: SearchOptions
-) -> Float[Tensor, "B W"]:
-    """Return what hypotheses lose for source tokens that received less than one unit of attention."""
+def lost_coverage(coverage_BWS: Float[Tensor, "B W S"], source_length_B: Int[Tensor, " B"]) -> Float[Tensor, "B W"]:
+    """Return what hypotheses lose for source tokens that received less than one unit of attention, at a weight of 1."""
     real_BS = torch.arange(coverage_BWS.shape[-1], device=source_length_B.device) < source_length_B[:, None]
     penalty_BWS = coverage_BWS.clamp(LEAST_COVERAGE, 1).log() * real_BS[:, None]
     # A cumulative sum adds from left to right. The order of a plain sum, and so its rounding, depends on the padding.
-    return options.coverage_penalty * penalty_BWS.cumsum(-1)[..., -1]
+    return penalty_BWS.cumsum(-1)[..., -1]
 
 
 class Ranker:
@@ -57,7 +55,7 @@ class Ranker:
     def __init__(
         self,
         beams: Beams,
-        options: SearchOptions,
+        searches: Sequence[SearchOptions],
         sentences: Sequence[SentenceOptions],
         independent: bool,
         no_sync: bool = False,
@@ -66,19 +64,32 @@ class Ranker:
 
         Args:
             beams: The table, which every step changes.
-            options: Options of the search.
+            searches: Options of the search of each beam. Penalties, limits and the number of results may differ.
             sentences: Options of the sentence of each beam.
             independent: Whether rows do not compete, so that every row stays in its place.
             no_sync: Never read a tensor on the host. On a device that is always so, since the host would wait for it.
         """
         device = beams.total_BW.device
-        self.beams, self.options, self.independent = beams, options, independent
+        self.beams, self.options, self.independent = beams, searches[0], independent
         self.no_sync = no_sync or device.type != "cpu"
-        maxima = [options.limits.bounds(sentence)[1] + 1 for sentence in sentences]
-        # Lengths are few and known, so divisors are looked up instead of computed in each step.
-        divisors = length_divisors(max(maxima) + 2, options)
-        self.divisor_T = torch.tensor(divisors, dtype=torch.float64, device=device)
-        self.limit_divisor_B = self.divisor_T[torch.tensor(maxima, device=device)]
+        maxima = [search.limits.bounds(one)[1] + 1 for search, one in zip(searches, sentences, strict=True)]
+        # Lengths are few and known, so divisors are looked up instead of computed in each step: a row for each penalty.
+        numbers: dict[tuple[float, str], int] = {}
+        kinds = [numbers.setdefault((one.length_penalty, one.normalise), len(numbers)) for one in searches]
+        divisors = [length_divisors(max(maxima) + 2, searches[kinds.index(kind)]) for kind in range(len(numbers))]
+        self.divisor_PT = torch.tensor(divisors, dtype=torch.float64, device=device)
+        self.penalty_B = torch.tensor(kinds, device=device)
+        self.limit_divisor_B = self.divisor_PT[self.penalty_B, torch.tensor(maxima, device=device)]
+        rewards = {one.length_penalty >= 0 for one in searches}
+        self.rewards_length_B = torch.tensor([one.length_penalty >= 0 for one in searches], device=device)
+        self.rewards_length = rewards.pop() if len(rewards) == 1 else None
+        """Whether the penalty of all beams rewards length; None if that of some does."""
+        slots = [one.ended_slots for one in searches]
+        self.last_slot_B1 = None if len(set(slots)) == 1 else torch.tensor(slots, device=device)[:, None] - 1
+        """The last slot of each beam; None if that is the last one of the table."""
+        self.last_slot = slots[0] - 1
+        weights = [[one.coverage_penalty] for one in searches]
+        self.coverage_penalty_B1 = torch.tensor(weights, dtype=torch.float64, device=device)
         self.source_length_B = torch.tensor([sentence.source_length for sentence in sentences], device=device)
         count, rows = beams.total_BW.shape
         self.first_row_B1 = torch.arange(0, count * rows, rows, device=device)[:, None]
@@ -107,10 +118,10 @@ class Ranker:
     def scores(self, candidates: Candidates) -> Float[Tensor, "B K"]:
         """Return the scores of candidates, with penalties."""
         beams = self.beams
-        score_BK = candidates.total_BK / self.divisor_T[beams.length_B + 1][:, None]
+        score_BK = candidates.total_BK / self.divisor_PT[self.penalty_B, beams.length_B + 1][:, None]
         if self.options.coverage_penalty:
-            penalty_BW = coverage_penalty(beams.coverage_BWS, self.source_length_B, self.options)
-            score_BK = score_BK + penalty_BW.gather(1, candidates.parent_BK)
+            loss_BW = self.coverage_penalty_B1 * lost_coverage(beams.coverage_BWS, self.source_length_B)
+            score_BK = score_BK + loss_BW.gather(1, candidates.parent_BK)
         return score_BK
 
     def _collect_ended(self, candidates: Candidates, ended_BK: Bool[Tensor, "B K"], layer: int | Tensor) -> None:
@@ -147,7 +158,10 @@ class Ranker:
         elif options.stopping == "full" or rows == 1:  # greedy search is over when its only hypothesis ends
             beams.done_B = (beams.ended_count_B >= rows) | (best_B == -torch.inf)
         else:
-            beams.done_B = beams.ended_score_BN[:, -1] >= best_B / self._best_divisor()
+            worst_B = beams.ended_score_BN[:, self.last_slot]
+            if self.last_slot_B1 is not None:
+                worst_B = beams.ended_score_BN.gather(1, self.last_slot_B1)[:, 0]
+            beams.done_B = worst_B >= best_B / self._best_divisor()
         # A finished beam stays for some steps; if it found more in them, its result would depend on the batch.
         beams.total_BW = beams.total_BW.masked_fill(beams.done_B[:, None], -torch.inf)
 
@@ -157,5 +171,9 @@ class Ranker:
         Log-probabilities only fall and the coverage penalty only subtracts. So no score can be higher than if the rest
         cost nothing and had the best length: the maximum if the penalty rewards length, else the present one.
         """
-        rewards_length = self.options.length_penalty >= 0
-        return self.limit_divisor_B if rewards_length else self.divisor_T[self.beams.length_B + 1]
+        if self.rewards_length:
+            return self.limit_divisor_B
+        present_B = self.divisor_PT[self.penalty_B, self.beams.length_B + 1]
+        if self.rewards_length is None:
+            return torch.where(self.rewards_length_B, self.limit_divisor_B, present_B)
+        return present_B

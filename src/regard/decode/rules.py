@@ -245,15 +245,24 @@ class RuleSet:
         self,
         sentences: Sequence[SentenceOptions],
         lengths: Sequence[int],
-        options: SearchOptions,
+        searches: Sequence[SearchOptions],
         device: torch.device | str,
     ) -> None:
-        """Make the rules for beams with these options and present lengths."""
+        """Make the rules for beams with these options and present lengths.
+
+        Args:
+            sentences: Options of the sentence of each beam.
+            lengths: Present length of each beam.
+            searches: Options of the search of each beam. Only their limits may differ.
+            device: Where the tensors are.
+        """
+        options = searches[0]
+        bounds = [search.limits.bounds(sentence) for search, sentence in zip(searches, sentences, strict=True)]
         rules: list[TokenRule | None] = [
             BannedTokens(options.banned, device) if options.banned else None,
             NoRepeatedNgrams(options.no_repeat) if options.no_repeat else None,
             AvoidedPhrases(sentences, device) if any(sentence.avoid for sentence in sentences) else None,
-            LengthRule([options.limits.bounds(sentence) for sentence in sentences], lengths, options, device),
+            LengthRule(bounds, lengths, options, device),
             ForkRule(sentences, lengths, options.groups, device) if options.fork else None,
             StopRule(sentences, options) if any(sentence.is_complete for sentence in sentences) else None,
         ]

@@ -8,9 +8,10 @@ import torch
 from regard.decode.candidates import GreedySelector
 from regard.decode.greedy import GreedySearch
 from regard.decode.hypothesis import Hypothesis
-from regard.decode.incremental import IncrementalSearch, make_selector
+from regard.decode.incremental import IncrementalSearch
 from regard.decode.options import SearchOptions, SentenceOptions
 from regard.decode.rules import RuleSet
+from regard.decode.search_group import make_selector
 from regard.decode.static_search import search_statically
 from regard.decode.stepper import JoinableStepper, MultiStepper, State, Stepper
 from regard.decode.tree import SearchTree, TreeRecorder
@@ -41,8 +42,9 @@ def search(
     if not sentences:
         return []
     if not options.coverage_penalty and options.groups == 1:
-        selector = make_selector(sentences, options, "cpu")
-        rules = RuleSet(sentences, [0] * len(sentences), options, "cpu")
+        searches = [options] * len(sentences)
+        selector = make_selector(sentences, searches, "cpu")
+        rules = RuleSet(sentences, [0] * len(sentences), searches, "cpu")
         if isinstance(stepper, MultiStepper) and selector.static and rules.static:
             return search_statically(stepper, state, sentences, options, device)
         if isinstance(selector, GreedySelector):

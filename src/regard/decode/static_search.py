@@ -203,7 +203,7 @@ class StaticBeamSearch:
         """The table of beams between steps, always in the same tensors."""
         self.beams = Beams(**self.held)
         longest = replace(options, limits=LengthLimits(maximum=steps))
-        self.ranker = Ranker(self.beams, longest, [SentenceOptions()] * lines, False, no_sync=True)
+        self.ranker = Ranker(self.beams, [longest] * lines, [SentenceOptions()] * lines, False, no_sync=True)
         self.ranker.first_row_B1.zero_()  # rows are counted within their beam, so that beams can move to other lines
         self.token_R = self.held["token_BW"].view(-1)
         shape = steps, lines, options.beam

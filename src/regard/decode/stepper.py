@@ -1,11 +1,12 @@
 """What can be searched: protocols of anything that gives the log-probabilities of the next token, row by row.
 
-A row is one hypothesis. The W rows of a sentence are adjacent, sentences follow each other: R = B · W rows.
+A row is one hypothesis. The W rows of a sentence are adjacent, sentences follow each other: R = B · W rows. In states
+that a `MixedStepper` has joined, sentences may have different W.
 Anything with `step` and `select` can be searched: a model of any family, an ensemble, or a table of numbers.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -39,10 +40,17 @@ class JoinableStepper(Stepper[State], Protocol[State]):
     def join(self, states: Sequence[State]) -> State:
         """Return one state with the sentences of several, in order.
 
-        All states have the same number of rows for each sentence. Rows may differ in length: each continues from its
-        own position.
+        All states have the same number of rows for each sentence, unless this is a `MixedStepper`. Rows may differ in
+        length: each continues from its own position.
         """
         ...
+
+
+@runtime_checkable
+class MixedStepper(JoinableStepper[State], Protocol[State]):
+    """A stepper that can join states with different numbers of rows for each sentence, such as beam widths."""
+
+    mixes_rows: Literal[True]
 
 
 @runtime_checkable

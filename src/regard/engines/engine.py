@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -52,13 +52,13 @@ class JoinedState:
 
     state: Any
     rows: int
-    beams: int
 
 
 class ModelEngine:
     """An engine that calls the model's own steps. States that are joined are stepped one after the other."""
 
     max_top_k = 0  # `top_k` computes all log-probabilities, so it saves nothing
+    mixes_rows: Literal[True] = True
 
     def __init__(self, model: torch.nn.Module, device: torch.device | str, precision: Precision) -> None:
         """Run `model`, or a copy where the device or the number format is another."""
@@ -72,7 +72,7 @@ class ModelEngine:
     @torch.inference_mode()
     def start(self, inputs: Ragged, beams: int = 1) -> list[JoinedState]:
         """Encode sources, or prefill prompts, and return the decoding state with `beams` adjacent rows for each."""
-        return [JoinedState(self.model.start(inputs, beams), len(inputs) * beams, beams)]
+        return [JoinedState(self.model.start(inputs, beams), len(inputs) * beams)]
 
     @torch.inference_mode()
     def step(
@@ -84,7 +84,7 @@ class ModelEngine:
         for tokens, joined in zip(torch.split_with_sizes(tokens_R, sizes), state, strict=True):
             logprobs_RV, grown = self.model.step(tokens, joined.state)
             logprobs.append(logprobs_RV.to(self.dtype))
-            after.append(JoinedState(grown, joined.rows, joined.beams))
+            after.append(JoinedState(grown, joined.rows))
         return torch.cat(logprobs), after
 
     @torch.inference_mode()
@@ -103,15 +103,13 @@ class ModelEngine:
         for joined in state:
             rows = rows_R[(rows_R >= begin) & (rows_R < begin + joined.rows)] - begin
             if rows.shape[0]:
-                selected.append(JoinedState(self.model.select(joined.state, rows), rows.shape[0], joined.beams))
+                selected.append(JoinedState(self.model.select(joined.state, rows), rows.shape[0]))
             begin += joined.rows
         return selected
 
     def join(self, states: Sequence[list[JoinedState]]) -> list[JoinedState]:
         """Return one state of the sentences of several, in order; each row continues from its own position."""
-        every = [joined for state in states for joined in state]
-        check_equal_beams([joined.beams for joined in every])
-        return every
+        return [joined for state in states for joined in state]
 
 
 def check_equal_beams(beams: Sequence[int]) -> None:

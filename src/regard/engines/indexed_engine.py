@@ -4,12 +4,12 @@ import weakref
 from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.engines.engine import check_equal_beams
 from regard.engines.indexed_attention import MIN_KEYS, AttentionIndex, attention_index, is_available, mask_to_bias
 from regard.engines.indexed_layers import (
     IndexedDecoder,
@@ -25,7 +25,7 @@ from regard.engines.malloc import keep_freed_memory
 from regard.engines.parts import TransformerParts
 from regard.engines.thread_sharing import ThreadSharing
 from regard.engines.topk import top_logprobs
-from regard.models.rows import check_rows
+from regard.models.rows import check_mixed_rows, check_rows
 from regard.models.transformer import Stack
 from regard.nn.attention.banded import padded_attention
 from regard.nn.attention.mask import AttentionMask
@@ -86,6 +86,7 @@ class IndexedEncoder:
 class IndexedEngine:
     """Runs a trained Transformer on a CPU. It packs copies of the weights: after more training, make a new engine."""
 
+    mixes_rows: Literal[True] = True
     max_top_k = 1  # a CPU scans a whole row of logits sooner than it sorts the first few
 
     def __init__(self, model: TransformerParts, precision: Precision) -> None:
@@ -126,7 +127,7 @@ class IndexedEngine:
         memory = None if self.encoder is None else self._encode(self.encoder, inputs)
         own = self._pool(0, rows * MIN_KEYS + (0 if prompts is None else prompts.tokens))
         state = IndexedState(
-            beams,
+            torch.full((len(inputs),), beams),
             own,
             memory,
             torch.zeros(rows, columns + 2 * MIN_KEYS, dtype=torch.int64),
@@ -159,7 +160,10 @@ class IndexedEngine:
     @torch.inference_mode()
     def select(self, state: IndexedState, rows_R: Int[Tensor, " R"]) -> IndexedState:
         """Return the state that continues from these rows: beams keep to their sentence, whole sentences may leave."""
-        check_rows(rows_R, state.beams, state.rows_RT.shape[0])
+        if state.beams is None:
+            check_mixed_rows(rows_R, state.sentence_R)
+        else:
+            check_rows(rows_R, state.beams, state.rows_RT.shape[0])
         state.select(rows_R)
         return state
 
@@ -167,7 +171,6 @@ class IndexedEngine:
     def join(self, states: Sequence[IndexedState]) -> IndexedState:
         """Return one state of the sentences of several, in order; each row continues from its own position."""
         first, *others = states
-        check_equal_beams([state.beams for state in states])
         for other in others:
             first.absorb(other)
         return first
@@ -217,9 +220,10 @@ class IndexedEngine:
         column_T = torch.arange(columns)
         mask_BT = column_T >= begin_B1
         rows_BT = torch.where(mask_BT, prompts.offsets[:-1, None].long() + column_T - begin_B1 + new.start, 0)
-        state.rows_RT[:, :columns] = rows_BT.repeat_interleave(state.beams, 0)
-        state.bias_RT[:, :columns] = mask_to_bias(mask_BT, self.dtype).repeat_interleave(state.beams, 0)
-        state.length_R = prompts.lengths_B.long().repeat_interleave(state.beams)
+        beams_B = state.beams_B
+        state.rows_RT[:, :columns] = rows_BT.repeat_interleave(beams_B, 0)
+        state.bias_RT[:, :columns] = mask_to_bias(mask_BT, self.dtype).repeat_interleave(beams_B, 0)
+        state.length_R = prompts.lengths_B.long().repeat_interleave(beams_B)
         state.prompt_R, state.columns = state.length_R, columns
 
     def _advance(self, tokens_R: Int[Tensor, " R"], state: IndexedState) -> tuple[Float[Tensor, "N V"], int]:
@@ -227,7 +231,8 @@ class IndexedEngine:
 
         In the first step the beams of a sentence usually read the same token. Then one is computed for all of them.
         """
-        shared = state.beams if state.beams > 1 and state.is_fresh and _are_equal(tokens_R, state.beams) else 1
+        beams = state.beams or 1
+        shared = beams if beams > 1 and state.is_fresh and _are_equal(tokens_R, beams) else 1
         length_N, column = state.length_R[::shared], state.columns
         x_ND = self._embed(tokens_R[::shared], length_N, column + 1)
         new = state.reserve(shared)
@@ -235,7 +240,7 @@ class IndexedEngine:
         rotation = _rotation(self.decoder_layers[0], length_N, self.empty)
         memory, memory_index = self.no_memory
         if state.memory is not None:
-            memory, memory_index = state.memory.pool.views, self._memory_index(state.memory, state.beams, shared)
+            memory, memory_index = state.memory.pool.views, self._memory_index(state.memory, state.beams_B, shared)
         with nullcontext() if self.thread_sharing is None else self.thread_sharing.step(length_N.shape[0]):
             logits_NV: Tensor = self.decode(x_ND, rows, new, state.own.tables_and_views, memory, memory_index, rotation)
         if shared > 1:
@@ -254,7 +259,7 @@ class IndexedEngine:
             self.embed.check(tokens_R, longest)
             raise
 
-    def _memory_index(self, memory: IndexedMemory, beams: int, shared: int) -> AttentionIndex:
+    def _memory_index(self, memory: IndexedMemory, beams_B: Int[Tensor, " B"], shared: int) -> AttentionIndex:
         """Return where each row attends in the memory, or the first row of each sentence if one stands for all."""
         if shared > 1:
             first: AttentionIndex = self.attention_index(
@@ -262,8 +267,8 @@ class IndexedEngine:
             )
             return first
         if memory.index is None:
-            rows_RS = memory.rows_BS.repeat_interleave(beams, 0)
-            bias_RHS = memory.bias_BS.repeat_interleave(beams, 0)[:, None]
+            rows_RS = memory.rows_BS.repeat_interleave(beams_B, 0)
+            bias_RHS = memory.bias_BS.repeat_interleave(beams_B, 0)[:, None]
             memory.index = self.attention_index(rows_RS, bias_RHS, memory.pool.heads, memory.pool.lines)
         return memory.index
 

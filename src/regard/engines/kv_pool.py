@@ -5,7 +5,7 @@ and sentences that leave exchange or drop such lists; sentences that join bring 
 write into the same column, and the columns before a row's first token are masked.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int
@@ -134,7 +134,8 @@ class IndexedMemory:
 class IndexedState:
     """The decoding state of a batch. A step writes into it: a state that was stepped from is spent."""
 
-    beams: int
+    beams_B: Int[Tensor, " B"]
+    """Rows of each sentence."""
     own: KVPool
     """Keys and values of the rows' own tokens."""
     memory: IndexedMemory | None
@@ -149,6 +150,21 @@ class IndexedState:
     """Tokens of each row's prompt; None if no row has one."""
     columns: int = 0
     """Columns in use, which is the length of the longest row."""
+    beams: int | None = field(init=False)
+    """Rows of each sentence; None if sentences have different numbers of rows."""
+
+    def __post_init__(self) -> None:
+        """Note whether all sentences have the same number of rows."""
+        self._count_rows()
+
+    def _count_rows(self) -> None:
+        counts = {*self.beams_B.tolist()}
+        self.beams = counts.pop() if len(counts) == 1 else None
+
+    @property
+    def sentence_R(self) -> Int[Tensor, " R"]:
+        """The sentence of each row."""
+        return torch.arange(self.beams_B.shape[0]).repeat_interleave(self.beams_B)
 
     @property
     def is_fresh(self) -> bool:
@@ -172,8 +188,11 @@ class IndexedState:
         self.rows_RT = self.rows_RT.index_select(0, rows_R)
         if rows_R.shape[0] == rows:
             return
+        kept_B = rows_R[:: self.beams] // self.beams if self.beams else torch.unique(self.sentence_R[rows_R])
         if self.memory is not None:
-            self.memory.keep(rows_R[:: self.beams] // self.beams)
+            self.memory.keep(kept_B)
+        self.beams_B = self.beams_B[kept_B]
+        self._count_rows()
         self.bias_RT, self.length_R = self.bias_RT[rows_R], self.length_R[rows_R]
         self.prompt_R = None if self.prompt_R is None else self.prompt_R[rows_R]
         unused = self.columns - (int(self.length_R.max()) if self.length_R.numel() else 0)
@@ -189,6 +208,8 @@ class IndexedState:
         rows, biases = zip(*(state._aligned(columns) for state in (self, other)), strict=True)
         self.rows_RT, self.bias_RT = torch.cat(rows), torch.cat(biases)
         self.length_R, self.columns = torch.cat([self.length_R, other.length_R]), columns
+        self.beams_B = torch.cat([self.beams_B, other.beams_B])
+        self._count_rows()
         if self.prompt_R is not None and other.prompt_R is not None:
             self.prompt_R = torch.cat([self.prompt_R, other.prompt_R])
         if self.memory is not None and other.memory is not None:

@@ -30,6 +30,23 @@ def check_rows(rows_R: Int[Tensor, " R"], beams: int, rows: int) -> None:
         )
 
 
+def check_mixed_rows(rows_R: Int[Tensor, " R"], sentence_R: Int[Tensor, " R2"]) -> None:
+    """Raise an error if selecting these rows would mix sentences that have different numbers of rows.
+
+    Args:
+        rows_R: The rows to continue from.
+        sentence_R: The sentence of each row there is now.
+    """
+    chosen_R, rows_B = sentence_R[rows_R], sentence_R.bincount()
+    chosen_B = chosen_R.bincount(minlength=rows_B.shape[0])
+    whole = bool(((chosen_B == rows_B) | (chosen_B == 0)).all())
+    if not whole or not bool((chosen_R[1:] >= chosen_R[:-1]).all()):
+        raise ValueError(
+            f"rows {rows_R.tolist()} mix sentences, which have {rows_B.tolist()} rows: the rows of a sentence stay "
+            "together, and sentences keep their order"
+        )
+
+
 @lru_cache
 def _sentences(rows: int, beams: int) -> Int[Tensor, " R"]:
     """Return the sentence of each row."""
