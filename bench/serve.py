@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +90,9 @@ class Client:
         return 0 < self.length <= len(self.received)
 
 
-def load_server(server: Server, lines: Sequence[str], clients: int, settings: dict[str, Any]) -> Load:
-    """Measure a server while several clients send requests."""
-    requests = [_request(line, settings) for line in reversed(lines)]
+def load_server(server: Server, lines: Sequence[str], clients: int, settings: Sequence[dict[str, Any]]) -> Load:
+    """Measure a server while several clients send requests, whose options are these in turn."""
+    requests = [request_bytes(*request) for request in zip(lines, cycle(settings), strict=False)][::-1]
     selector, latencies = selectors.DefaultSelector(), list[float]()
     server_cpu, client_cpu, start = server.cpu_seconds(), time.process_time(), time.perf_counter()
     for _ in range(min(clients, len(requests))):
@@ -113,7 +113,7 @@ def load_server(server: Server, lines: Sequence[str], clients: int, settings: di
     return Load(len(lines) / wall, latencies, server_cpu / len(lines), client_cpu / len(lines))
 
 
-def _request(line: str, settings: dict[str, Any]) -> bytes:
+def request_bytes(line: str | Sequence[str], settings: dict[str, Any]) -> bytes:
     """Return the bytes of a request."""
     body = json.dumps({"source": line, **settings}).encode()
     head = (
@@ -208,7 +208,7 @@ def single_requests(run: str, server: Server, lines: Sequence[str]) -> SingleReq
 
     def served(line: str) -> tuple[float, float]:
         cpu = server.cpu_seconds()
-        client.send(_request(line, {}))
+        client.send(request_bytes(line, {}))
         while not client.receive():
             pass
         return 1000 * (time.perf_counter() - client.start), 1000 * (server.cpu_seconds() - cpu)
@@ -230,7 +230,7 @@ def watch_memory(run: str, lines: Sequence[str], requests: int) -> None:
     with served(server_command(run)) as server:
         for number in range(10):
             some = [lines[at % len(lines)] for at in range(number * part, (number + 1) * part)]
-            rate = load_server(server, some, 64, settings).rate
+            rate = load_server(server, some, 64, [settings]).rate
             print(f"  after {(number + 1) * part:>6,} requests  {server.memory():7.1f} MiB  {rate:7.1f} lines/s")
 
 
@@ -250,7 +250,7 @@ def compare(options: argparse.Namespace, run: str, lines: Sequence[str]) -> dict
     ):
 
         def load(server: Server, some: Sequence[str], count: int) -> Load:
-            return clients.submit(load_server, server, some, count, {}).result()
+            return clients.submit(load_server, server, some, count, [{}]).result()
 
         translate = offline(run, lines)
         load(server, lines[:64], options.clients)

@@ -43,9 +43,9 @@ class Server:
 
 
 @contextmanager
-def served(command: list[str]) -> Iterator[Server]:
+def served(command: list[str], **environment: str) -> Iterator[Server]:
     """Run a server on loopback inside the context; if it does not start, raise an error with its output."""
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}) as process:
         try:
             assert process.stderr is not None
             output: list[str] = []

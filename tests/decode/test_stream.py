@@ -97,7 +97,7 @@ def test_a_stream_gives_the_hypotheses_of_each_sentence_alone_bit_for_bit(
 @st.composite
 def any_search(draw: st.DrawFn) -> tuple[SentenceOptions, SearchOptions]:
     """Options of a sentence and of its search, of any shape."""
-    sentence = draw(any_wish())
+    sentence = draw(sentence_options())
     groups, beam = draw(st.sampled_from([(1, 1), (1, 2), (1, 3), (2, 4)]))
     top_k, top_p = draw(st.sampled_from([None, 2, 3])), draw(st.sampled_from([1.0, 0.8]))
     sampling = SamplingOptions(draw(st.sampled_from([0.7, 1.0])), top_k, top_p, draw(st.sampled_from([0.0, 0.1])))

@@ -1,6 +1,7 @@
 """The queue of jobs: bounded, fair, and no job in it is lost."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from threading import Thread
 from typing import Any
 
@@ -24,7 +25,7 @@ def make_jobs(count: int, response: PendingResponse | None = None) -> list[Funct
 
 
 @given(st.integers(1, 4), st.lists(st.integers(1, 9), min_size=1, max_size=6))
-def test_every_job_is_taken_once_in_order_and_shared_evenly(workers: int, sizes: list[int]) -> None:
+def test_every_job_is_taken_once_in_the_order_of_its_request_and_shared_evenly(workers: int, sizes: list[int]) -> None:
     queue, jobs = JobQueue(1000, workers), list[FunctionJob]()
     for size in sizes:
         jobs += (new := make_jobs(size))
@@ -33,7 +34,9 @@ def test_every_job_is_taken_once_in_order_and_shared_evenly(workers: int, sizes:
     for share in taken:
         if queue.waiting:
             share += queue.take(0, 1000) or []
-    assert [job for share in taken for job in share] == jobs
+    order = [job for share in taken for job in share]
+    assert sorted(order, key=jobs.index) == jobs
+    assert all(order.index(job) < order.index(after) for job, after in pairwise(jobs) if after.index)
     assert max(map(len, taken)) <= -(-len(jobs) // workers) + workers
     assert queue.running == len(jobs)
 

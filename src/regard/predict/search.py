@@ -40,7 +40,17 @@ def translation_search(options: TranslationOptions, max_target: int) -> decode.S
         )
     maximum = min(max_target, options.max_length or max_target)
     limits = decode.LengthLimits(options.min_length, maximum, max_ratio=options.longest, max_extra=EXTRA_TOKENS)
-    return search_options(options, limits, samples=options.mbr or (options.nbest if options.sample else 0))
+    return search_options(options, limits, samples=_samples(options))
+
+
+def search_rows(options: TranslationOptions) -> int:
+    """Return the number of rows that the search for one segment has."""
+    return _samples(options) or options.beam
+
+
+def _samples(options: TranslationOptions) -> int:
+    """Return the number of samples to draw; 0 is beam search."""
+    return options.mbr or (options.nbest if options.sample else 0)
 
 
 def search_options(

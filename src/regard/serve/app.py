@@ -21,7 +21,7 @@ from regard.predict.scoring import ScoredTarget
 from regard.serve import openapi, responses
 from regard.serve.access_log import AccessLog
 from regard.serve.auth import TOKEN_REQUIRED, TokenCheck
-from regard.serve.dispatch import MakeJobs, check_translations, run_jobs, stream_jobs
+from regard.serve.dispatch import MakeJobs, check_translations, client_of, run_jobs, stream_jobs
 from regard.serve.errors import FieldError, RequestError, error_content, exception_content
 from regard.serve.health import Health
 from regard.serve.languages import ModelLanguages, list_languages
@@ -179,7 +179,8 @@ class _Handlers:
             asked, service = self._parse(TranslateRequest, body)
             if asked.stream:
                 jobs = self._translation_jobs(asked, service)
-                return StreamingResponse(stream_jobs(service, jobs, self.limits.seconds), media_type=openapi.NDJSON)
+                events = stream_jobs(service, jobs, self.limits.seconds, client_of(request))
+                return StreamingResponse(events, media_type=openapi.NDJSON)
             translations = await self._translate(request, asked, service)
             return _json(responses.translate_response(service.name, translations))
         asked, service = self._parse(TranslateRequest, _or_422(partial(libre.own_request, self.languages)))

@@ -36,7 +36,7 @@ async def run_jobs(request: Request, service: ModelService, make_jobs: MakeJobs,
         if len(results) == len(jobs) and not done.done():
             done.set_result(None)
 
-    response = PendingResponse(loop, on_result)
+    response = PendingResponse(loop, on_result, client=client_of(request))
     jobs = make_jobs(response)
     _put(service, jobs)
     disconnected = asyncio.ensure_future(_wait_for_disconnect(request))
@@ -53,7 +53,7 @@ async def run_jobs(request: Request, service: ModelService, make_jobs: MakeJobs,
     return [results[index] for index in range(len(jobs))]
 
 
-def stream_jobs(service: ModelService, make_jobs: MakeJobs, seconds: float) -> AsyncIterator[bytes]:
+def stream_jobs(service: ModelService, make_jobs: MakeJobs, seconds: float, client: str = "") -> AsyncIterator[bytes]:
     """Run the jobs of a request, and yield their partial and final results as lines of JSON as soon as they are known.
 
     Raises:
@@ -61,7 +61,9 @@ def stream_jobs(service: ModelService, make_jobs: MakeJobs, seconds: float) -> A
     """
     loop = asyncio.get_running_loop()
     results: asyncio.Queue[tuple[int, Any]] = asyncio.Queue()
-    response = PendingResponse(loop, lambda index, result: results.put_nowait((index, result)), streamed=True)
+    response = PendingResponse(
+        loop, lambda index, result: results.put_nowait((index, result)), streamed=True, client=client
+    )
     jobs = make_jobs(response)
     _put(service, jobs)
     request = current_request()
@@ -85,6 +87,11 @@ def stream_jobs(service: ModelService, make_jobs: MakeJobs, seconds: float) -> A
             response.closed = True
 
     return stream()
+
+
+def client_of(request: Request) -> str:
+    """Return the client of a request, by which the model is shared: its IP address."""
+    return "" if request.client is None else request.client.host
 
 
 def check_translations(lines: Sequence[str], results: Sequence[Any]) -> list[Translation]:

@@ -1,18 +1,29 @@
-"""The bounded queue of jobs in front of a model: first in, first out, shared evenly among its workers.
+"""The bounded queue of jobs in front of a model: in fair order, shared evenly among its workers.
 
 There is no batching delay: an idle worker takes jobs at once, and jobs that arrive later join its running search.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Condition
 from time import monotonic
 from typing import Any, Protocol
 
 from regard.predict import TranslationOptions, TranslationRequest
+from regard.predict.search import search_rows
+from regard.serve.fair_queue import FairQueue
 from regard.serve.throughput import Throughput
+
+BYTES_PER_TOKEN = 3
+"""An estimate, for the cost of a line before it is tokenised."""
+NARROW_ROWS = 8
+"""A line with more rows is wide."""
+NARROW_CELLS = 1024
+"""A line with more source tokens times rows is wide."""
+FUNCTION_COST = 100.0
+"""Cost of a function: about that of a short line."""
 
 
 class QueueFullError(Exception):
@@ -34,15 +45,18 @@ class EventLoop(Protocol):
 class PendingResponse:
     """Carries the results of a request's jobs from worker threads to the event loop."""
 
-    def __init__(self, loop: EventLoop, on_result: Callable[[int, Any], None], streamed: bool = False) -> None:
+    def __init__(
+        self, loop: EventLoop, on_result: Callable[[int, Any], None], streamed: bool = False, client: str = ""
+    ) -> None:
         """Create a response without results.
 
         Args:
             loop: The event loop that waits for the results.
             on_result: Called in the loop with the index of a job and its result.
             streamed: Whether results are also wanted while a job is in progress.
+            client: The client that waits, such as its IP address. Clients share a model fairly.
         """
-        self._loop, self._on_result, self.streamed = loop, on_result, streamed
+        self._loop, self._on_result, self.streamed, self.client = loop, on_result, streamed, client
         self.created = monotonic()
         self.closed = False
         """Set when no more results are wanted: all have arrived, the client has disconnected, or time is up. Workers
@@ -68,6 +82,27 @@ class TranslationJob:
     request: TranslationRequest
     options: TranslationOptions
 
+    @cached_property
+    def rows(self) -> int:
+        """Rows of the search: its beam width, or the number of samples."""
+        return search_rows(self.options)
+
+    @cached_property
+    def cells(self) -> int:
+        """Rows times source tokens, estimated."""
+        return self.rows * (len(self.request.line.encode(errors="replace")) // BYTES_PER_TOKEN + 1)
+
+    @property
+    def cost(self) -> float:
+        """Rows times steps, estimated: a translation has about as many tokens as its source."""
+        longest = self.options.max_length
+        return self.cells if longest is None else min(self.cells, self.rows * (longest + 1))
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it has so many rows that narrow lines must not wait for its steps."""
+        return self.rows > NARROW_ROWS or self.cells > NARROW_CELLS
+
 
 @dataclass(frozen=True, eq=False)
 class FunctionJob:
@@ -76,6 +111,8 @@ class FunctionJob:
     response: PendingResponse
     index: int
     function: Callable[[], Any]
+    cost: float = FUNCTION_COST
+    is_wide: bool = False
 
 
 QueuedJob = TranslationJob | FunctionJob
@@ -89,7 +126,7 @@ class JobQueue:
         self.capacity, self.workers = capacity, workers
         self.running = 0
         """Jobs that workers have taken and not finished."""
-        self._waiting: deque[QueuedJob] = deque()
+        self._waiting = FairQueue[QueuedJob]()
         self._changed = Condition()
         self._closed = False
         self._idle: set[int] = set()
@@ -108,17 +145,23 @@ class JobQueue:
         """
         with self._changed:
             if len(self._waiting) + len(jobs) > self.capacity:
-                # Jobs of closed responses take up no space.
-                self._waiting = deque(job for job in self._waiting if not job.response.closed)
+                self._waiting.drop_closed()
                 if self._waiting and len(self._waiting) + len(jobs) > self.capacity:
                     raise QueueFullError(self._throughput.seconds_for(len(self._waiting), monotonic()))
             if not self._waiting and not self.running:
                 self._throughput.start(monotonic())
-            self._waiting.extend(jobs)
+            for job in jobs:
+                self._waiting.push(job)
             self._changed.notify_all()
 
-    def take(self, in_progress: int, limit: int, worker: int = 0) -> list[QueuedJob] | None:
-        """Take a worker's share of the waiting jobs; block while a worker without jobs finds none.
+    def take(
+        self,
+        in_progress: int,
+        limit: int,
+        worker: int = 0,
+        accepts: Callable[[QueuedJob], bool] = lambda job: True,
+    ) -> list[QueuedJob] | None:
+        """Take a worker's share of the waiting jobs, in fair order; block while a worker without jobs finds none.
 
         A single waiting job goes to the idle worker with the lowest number. Jobs of closed responses are skipped.
 
@@ -126,14 +169,15 @@ class JobQueue:
             in_progress: Jobs that the worker has already.
             limit: Maximum number of jobs to take.
             worker: Number of the worker.
+            accepts: Return whether a worker that has jobs can use this one too; others stay in the queue.
 
         Returns:
             Jobs, perhaps none; or None when the queue is closed and empty.
         """
         with self._changed:
             while True:
-                while self._waiting and self._waiting[0].response.closed:
-                    self._waiting.popleft()
+                if not in_progress:
+                    self._waiting.drop_closed()
                 if in_progress or (self._waiting and not self._is_left_to_another(worker)):
                     break
                 if self._closed:
@@ -143,8 +187,11 @@ class JobQueue:
                 self._idle.discard(worker)
             share = -(-(len(self._waiting) + self.running) // self.workers) - in_progress
             count = max(0, min(len(self._waiting), max(share, int(in_progress == 0)), limit))
-            self.running += count
-            return [self._waiting.popleft() for _ in range(count)]
+            taken: list[QueuedJob] = []
+            while len(taken) < count and (job := self._waiting.pop(accepts)) is not None:
+                taken.append(job)
+            self.running += len(taken)
+            return taken
 
     def _is_left_to_another(self, worker: int) -> bool:
         """Return whether the only waiting job is left to an idle worker with a lower number."""

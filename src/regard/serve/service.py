@@ -7,10 +7,10 @@ search (continuous batching): they join it while it runs, and leave it when they
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import chain, takewhile
 from threading import Lock
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -26,8 +26,10 @@ from regard.predict.segments import SourceSegment
 from regard.predict.teacher_forcing import TokenPair
 from regard.predict.translation import WeightedHypotheses, assemble, with_weights
 from regard.serve.metrics import Metrics
-from regard.serve.queue import JobQueue, TranslationJob
+from regard.serve.queue import JobQueue, PendingResponse, TranslationJob
 
+PATIENCE = 2
+"""Steps that a finished line waits for others to leave the search with it."""
 MAX_ATTENTION_CELLS = 1 << 18
 """Attention weights per head that are computed in one forward pass."""
 
@@ -42,6 +44,7 @@ class LineInProgress:
 
     job: TranslationJob
     segments: tuple[SourceSegment, ...]
+    search: SearchOptions
     results: dict[int, SearchResult] = field(default_factory=dict)
     """Results of finished segments, by their number."""
     settled: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -56,11 +59,47 @@ class LineInProgress:
         return [token for part in (*tokens, self.settled.get(len(finished), ())) for token in part]
 
 
-Segment = tuple[LineInProgress, int]
-"""A line, and the number of one of its segments."""
+class Segment(NamedTuple):
+    """A line, and the number of one of its segments."""
 
-SearchKey = tuple[SearchOptions, bool]
-"""What segments of one search have in common: options, and whether any phrase is required."""
+    line: LineInProgress
+    at: int
+
+    @property
+    def response(self) -> PendingResponse:
+        """The response that it belongs to."""
+        return self.line.job.response
+
+    @property
+    def rows(self) -> int:
+        """Rows of its search."""
+        return self.line.job.rows
+
+    @property
+    def cells(self) -> int:
+        """Source tokens times rows, which bounds the memory of its state."""
+        return self.rows * (len(self.line.segments[self.at].ids) + 1)
+
+    @property
+    def cost(self) -> float:
+        """Rows times steps, estimated."""
+        longest = self.line.job.options.max_length
+        return self.cells if longest is None else min(self.cells, self.rows * (longest + 1))
+
+    @property
+    def completion_cost(self) -> int:
+        """What it costs to complete it after its search, in rows of a step.
+
+        Minimum Bayes risk compares all pairs of samples, which takes about as long as one row of a small model for
+        each. Alignments are computed for all positions at once.
+        """
+        options = self.line.job.options
+        return max(self.rows, self.rows**2 if options.mbr else 0, self.cells if options.alignments else 0)
+
+
+BatchKey = tuple[bool, SearchOptions | int | None]
+"""What segments of one batch have in common: whether there is a coverage penalty, which only some engines compute, and
+as much of the options as the engine needs to be equal."""
 
 
 @dataclass(eq=False)
@@ -74,10 +113,18 @@ class ModelService:
     model_lock: Lock = field(default_factory=Lock)
     """Held while the activations of the model are recorded or changed, which one thread may do at a time."""
 
-    def search_key(self, segment: Segment) -> SearchKey:
-        """Return the key by which segments are batched. Required phrases slow down every step, so they stay apart."""
-        line, at = segment
-        return self.translator.search_options(line.job.options), bool(line.segments[at].options.constraints)
+    def batch_key(self, segment: Segment) -> BatchKey:
+        """Return the key by which segments are batched: lines with any options share the steps of one search.
+
+        An engine that cannot mix beam widths needs them to be equal, and one that takes no new sentences needs equal
+        options.
+        """
+        options = segment.line.search
+        engine = self.translator.engine_for(options)
+        covers = options.coverage_penalty > 0
+        if isinstance(engine, decode.MixedStepper):
+            return covers, None
+        return covers, options.rows if isinstance(engine, decode.JoinableStepper) else options
 
     def search(self, segments: Sequence[SourceSegment], options: SearchOptions) -> list[list[Hypothesis]]:
         """Search for some segments apart from all others."""
@@ -93,7 +140,7 @@ class ModelService:
         options, first = line.job.options, [hypotheses]
 
         def search(segments: Sequence[SourceSegment]) -> list[list[Hypothesis]]:
-            return [first.pop()] if first else self.search(segments, self.translator.search_options(options))
+            return [first.pop()] if first else self.search(segments, line.search)
 
         (result,) = search_segments([line.segments[at]], options, self.translator.tokenizers["target"], search)
         return result
@@ -137,15 +184,14 @@ class ModelService:
 
 
 class SearchBatch:
-    """Segments with equal options, of any clients, in one running search."""
+    """Segments of any clients, with any options, in one running search."""
 
-    def __init__(self, service: ModelService, key: SearchKey) -> None:
-        """Start a search without segments."""
-        self.key, self.options = key, key[0]
-        self.device = service.translator.device
-        self.engine: Any = service.translator.engine_for(self.options)
-        self.lock = service.model_lock if self.options.coverage_penalty else nullcontext()
-        self.search: IncrementalSearch[Any] = IncrementalSearch(self.engine, self.options, self.device)
+    def __init__(self, service: ModelService, key: BatchKey, options: SearchOptions) -> None:
+        """Start a search without segments, for segments with this key; one of them has these options."""
+        self.key, self.device = key, service.translator.device
+        self.engine: Any = service.translator.engine_for(options)
+        self.lock = service.model_lock if options.coverage_penalty else nullcontext()
+        self.search: IncrementalSearch[Any] = IncrementalSearch(self.engine, options, self.device)
         self.segments: dict[int, Segment] = {}
         """Segments by the number that the search gave them."""
         self.first_token_seconds = service.metrics.first_token_seconds.labels(service.name)
@@ -157,20 +203,21 @@ class SearchBatch:
         """Whether segments can be added: always if the engine can join states, else only to an empty batch."""
         return not self.segments or isinstance(self.engine, decode.JoinableStepper)
 
-    @property
-    def cells(self) -> int:
-        """Source tokens times rows of all segments, which bounds the memory of their states."""
-        return self.options.rows * sum(len(line.segments[at].ids) + 1 for line, at in self.segments.values())
-
     def add(self, segments: Sequence[Segment]) -> None:
-        """Encode segments and add them to the search."""
-        added = [line.segments[at] for line, at in segments]
-        first = self.search.added
+        """Encode segments and add them to the search, those with equal numbers of rows together."""
+        by_rows: dict[int, list[Segment]] = {}
+        for segment in segments:
+            by_rows.setdefault(segment.line.search.rows, []).append(segment)
         self.without_tokens += [line for line, at in segments if at == 0]
-        self.segments |= {first + number: segment for number, segment in enumerate(segments)}
-        source = encoder_input([segment.ids for segment in added], self.device)
-        with torch.inference_mode():
-            self.search.add(self.engine.start(source, self.options.rows), [segment.options for segment in added])
+        # All are noted before any is encoded: after a failure, each is searched for by itself.
+        numbers = enumerate(chain.from_iterable(by_rows.values()), self.search.added)
+        self.segments |= dict(numbers)
+        for rows, some in by_rows.items():
+            added = [line.segments[at] for line, at in some]
+            source = encoder_input([segment.ids for segment in added], self.device)
+            with torch.inference_mode():
+                state = self.engine.start(source, rows)
+            self.search.add(state, [segment.options for segment in added], [segment.line.search for segment in some])
 
     def advance(self) -> list[tuple[Segment, list[Hypothesis]]]:
         """Run one step of the search, and return the segments it finishes with their hypotheses."""
@@ -189,7 +236,7 @@ class SearchBatch:
         for number, (line, at) in self.segments.items():
             if line.job.response.streamed:
                 line.settled[at] = self.search.settled(number)
-        return [(self.segments.pop(number), hypotheses) for number, hypotheses in self.search.leave()]
+        return [(self.segments.pop(number), hypotheses) for number, hypotheses in self.search.leave(PATIENCE)]
 
 
 def worker_count(translator: Translator) -> int:

@@ -22,15 +22,12 @@ from regard.predict import Translation
 from regard.predict.segments import make_segments
 from regard.predict.translation import empty_translation
 from regard.serve.queue import FunctionJob, QueuedJob
+from regard.serve.scheduling import MAX_ROWS, SchedulingClass, StepShares
 from regard.serve.service import LineInProgress, ModelService, SearchBatch, Segment, ServerFaultError
 
 log = logging.getLogger(__name__)
 DEBUG = bool(os.environ.get("REGARD_DEBUG"))
 
-MAX_CELLS = 8192
-"""Source tokens times rows in progress per worker, which bounds its memory whatever clients ask for."""
-MAX_ROWS = 640
-"""Rows in progress per worker: each needs a log-probability for every token of the vocabulary."""
 MAX_JOBS_PER_TAKE = 64
 REPLACEMENT_CHARACTER = "\ufffd"
 """What a character decodes to while some of its bytes are missing."""
@@ -63,9 +60,8 @@ class Worker(Thread):
         self._reset()
 
     def _reset(self) -> None:
-        self.batches: list[SearchBatch] = []
-        self.ready: deque[Segment] = deque()
-        """Segments of jobs taken from the queue that do not fit into memory yet."""
+        self.narrow, self.wide = (SchedulingClass(max_rows) for max_rows in MAX_ROWS)
+        self.shares = StepShares()
         self.functions: deque[FunctionJob] = deque()
         self.taken: dict[QueuedJob, None] = {}  # a set in insertion order
 
@@ -87,7 +83,9 @@ class Worker(Thread):
     def _step(self) -> bool:
         """Take new jobs and advance all by one step; return False when the queue is closed and empty."""
         self.busy_since = None
-        new = self.queue.take(len(self.taken), 0 if self.ready else MAX_JOBS_PER_TAKE, self.number)
+        new = self.queue.take(
+            len(self.taken), MAX_JOBS_PER_TAKE, self.number, lambda job: self._class_of(job).accepts(job)
+        )
         if new is None:
             return False
         self.busy_since = monotonic()
@@ -95,14 +93,21 @@ class Worker(Thread):
         for job in new:
             self.service.metrics.queue_seconds.labels(self.service.name).observe(self.busy_since - job.response.created)
             self._prepare(job)
-        self._admit()
+        for members in (self.narrow, self.wide):
+            self._admit(members)
         self._call_function()
-        for batch in list(self.batches):
-            self._advance(batch)
+        self._advance_class(self.narrow)
+        if self.wide.has_work and self.shares.is_turn_of_wide(self.narrow.rows, self.wide.next_cost):
+            if self.wide.completing:
+                self._complete(self.wide.next_completing())
+            else:
+                self._advance_class(self.wide)
         for job in [job for job in self.taken if job.response.closed]:
             self._finish(job, None)
-        self.batches = [batch for batch in self.batches if batch.segments]
         return True
+
+    def _class_of(self, job: QueuedJob) -> SchedulingClass:
+        return self.wide if job.is_wide else self.narrow
 
     def _prepare(self, job: QueuedJob) -> None:
         """Tokenise a line and split it into segments; set a function aside."""
@@ -113,14 +118,16 @@ class Worker(Thread):
             return
         try:
             segments = make_segments(job.request, self.translator.tokenizers, job.options, self.translator.longest)
-            search_options = self.translator.search_options(job.options)
+            search = self.translator.search_options(job.options)
+            self.translator.engine_for(search)
             for segment in segments:
-                search_options.check(segment.options)
+                search.check(segment.options)
         except Exception as error:
             self._finish(job, error)
             return
-        line = LineInProgress(job, segments)
-        self.ready.extend((line, at) for at in range(len(segments)))
+        line = LineInProgress(job, segments, search)
+        for at in range(len(segments)):
+            self._class_of(job).ready.push(Segment(line, at))
         if not segments:
             self._finish(job, empty_translation(job.request.line))
 
@@ -135,43 +142,38 @@ class Worker(Thread):
                     self._finish(job, error)
                 return
 
-    def _admit(self) -> None:
-        """Start the search of ready segments as far as memory allows, those with equal options in one batch."""
-        cells = sum(batch.cells for batch in self.batches)
-        rows = sum(batch.options.rows * len(batch.segments) for batch in self.batches)
+    def _admit(self, members: SchedulingClass) -> None:
+        """Start the search of ready segments as far as memory allows, in as few batches as the engine allows."""
         new: dict[SearchBatch, list[Segment]] = {}
-        while self.ready:
-            line, at = self.ready[0]
-            key = self.service.search_key((line, at))
-            options = key[0]
-            cells, rows = cells + options.rows * (len(line.segments[at].ids) + 1), rows + options.rows
-            if (cells > MAX_CELLS or rows > MAX_ROWS) and (self.batches or new):
-                break
-            self.ready.popleft()
-            if line.job.response.closed:
-                continue
-            batch = next((batch for batch in (*self.batches, *new) if batch.key == key and batch.is_open), None)
-            new.setdefault(batch or SearchBatch(self.service, key), []).append((line, at))
+        for segment in members.admit():
+            key = self.service.batch_key(segment)
+            batch = next((batch for batch in (*members.batches, *new) if batch.key == key and batch.is_open), None)
+            new.setdefault(batch or SearchBatch(self.service, key, segment.line.search), []).append(segment)
         for batch, segments in new.items():
-            if batch not in self.batches:
-                self.batches.append(batch)
+            if batch not in members.batches:
+                members.batches.append(batch)
             try:
                 batch.add(segments)
             except Exception:
                 self._search_separately(batch)
 
-    def _advance(self, batch: SearchBatch) -> None:
-        """Advance a batch by one step, and finish or stream what results from it."""
-        self.service.metrics.batch.observe(len(batch.segments))
-        try:
-            with single_threaded(self.threads if len(self.taken) == 1 else 1):
-                done = batch.advance()
-        except Exception:
-            self._search_separately(batch)
-            return
-        self._complete(done)
-        for line in {line: None for line, _ in batch.segments.values() if line.job.response.streamed}:
-            self._stream(line)
+    def _advance_class(self, members: SchedulingClass) -> None:
+        """Advance all batches of a class by one step, and finish or stream what results from it."""
+        for batch in list(members.batches):
+            self.service.metrics.batch.observe(len(batch.segments))
+            try:
+                with single_threaded(self.threads if len(self.taken) == 1 else 1):
+                    done = batch.advance()
+            except Exception:
+                self._search_separately(batch)
+                continue
+            if members is self.wide:
+                members.completing.extend(done)  # one at a time, because narrow lines wait meanwhile
+            else:
+                self._complete(done)
+            for line in {line: None for line, _ in batch.segments.values() if line.job.response.streamed}:
+                self._stream(line)
+        members.batches = [batch for batch in members.batches if batch.segments]
 
     def _search_separately(self, batch: SearchBatch) -> None:
         """Search for each segment of a failed batch by itself: any one of them may have caused the failure."""
@@ -183,7 +185,7 @@ class Worker(Thread):
             if line.job.response.closed:
                 continue
             try:
-                (hypotheses,) = self.service.search([line.segments[at]], batch.options)
+                (hypotheses,) = self.service.search([line.segments[at]], line.search)
             except Exception as error:
                 log.warning("a line could not be translated: %s: %s", type(error).__name__, error)
                 self._finish(line.job, ServerFaultError("this line could not be translated"))
@@ -192,8 +194,8 @@ class Worker(Thread):
 
     def _complete(self, done: Sequence[tuple[Segment, list[Hypothesis]]]) -> None:
         """Store the results of segments, and finish the lines whose segments are all done."""
-        for (line, at), hypotheses in done:
-            line.results[at] = self.service.complete((line, at), hypotheses)
+        for segment, hypotheses in done:
+            segment.line.results[segment.at] = self.service.complete(segment, hypotheses)
         complete = [line for line in {line: None for (line, _), _ in done} if len(line.results) == len(line.segments)]
         for line in complete:
             if line.job in self.taken:
