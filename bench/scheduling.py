@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,15 @@ class Round:
 
 def measure(server: Server, lines: Sequence[str], clients: int, short: int) -> Round:
     """Run one round."""
-    equal, mixed = (load_server(server, lines, clients, settings).rate for settings in (EQUAL, MIXED))
-    alone = load_server(server, lines[:short], 1, EQUAL).milliseconds
-    costly = [request_bytes(lines[:COSTLY_LINES], settings) for settings in COSTLY]
+    equal, mixed = (load_server(server, bodies(lines, settings), clients).rate for settings in (EQUAL, MIXED))
+    alone = load_server(server, bodies(lines[:short], EQUAL), 1).milliseconds
+    costly = [request_bytes({"source": lines[:COSTLY_LINES], **settings}) for settings in COSTLY]
     return Round(equal, mixed, alone, *short_beside_costly(server, lines, costly))
+
+
+def bodies(lines: Sequence[str], settings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a request for each line, with these settings in turn."""
+    return [{"source": line, **some} for line, some in zip(lines, cycle(settings), strict=False)]
 
 
 def short_beside_costly(
@@ -92,7 +98,7 @@ def short_beside_costly(
 def _repeat(lines: Sequence[str]) -> Iterator[bytes]:
     while True:
         for line in lines:
-            yield request_bytes(line, EQUAL[0])
+            yield request_bytes({"source": line, **EQUAL[0]})
 
 
 def main() -> None:
@@ -113,7 +119,7 @@ def main() -> None:
         command = [*server_command(folder), "--max-seconds", "300"]
         servers = {name: stack.enter_context(served(command, PYTHONPATH=source)) for name, source in versions.items()}
         for server in servers.values():
-            load_server(server, lines[:64], options.clients, EQUAL)
+            load_server(server, bodies(lines[:64], EQUAL), options.clients)
         for _ in range(options.rounds):
             for name, server in servers.items():
                 rounds[name].append(measure(server, lines, options.clients, short=10))

@@ -25,8 +25,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import torch
@@ -38,6 +39,18 @@ from regard.tasks import load_bundle, load_translator
 from regard.text import END, PAD, START
 from server_process import Server, make_run, served
 
+# Requests for the measurement of memory: batches of all shapes
+MIXED_LENGTHS = (1, 1, 1, 1, 2, 3, 6)  # phrases in a line
+MIXED_OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"beam": 1},
+    {"beam": 2},
+    {"beam": 4, "nbest": 4},
+    {"beam": 12, "nbest": 2},
+    {"sample": True, "nbest": 4, "seed": 1},
+    {"alignments": True},
+    {"no_repeat": 2},
+)
 EXTRA = 10  # tokens that a translation may be longer than its source
 WARM_UP = 10  # lines before single requests are measured
 
@@ -90,16 +103,16 @@ class Client:
         return 0 < self.length <= len(self.received)
 
 
-def load_server(server: Server, lines: Sequence[str], clients: int, settings: Sequence[dict[str, Any]]) -> Load:
-    """Measure a server while several clients send requests, whose options are these in turn."""
-    requests = [request_bytes(*request) for request in zip(lines, cycle(settings), strict=False)][::-1]
+def load_server(server: Server, bodies: Sequence[dict[str, Any]], clients: int) -> Load:
+    """Measure a server while several clients send requests."""
+    requests = [request_bytes(body) for body in reversed(bodies)]
     selector, latencies = selectors.DefaultSelector(), list[float]()
     server_cpu, client_cpu, start = server.cpu_seconds(), time.process_time(), time.perf_counter()
     for _ in range(min(clients, len(requests))):
         client = Client(server.port)
         selector.register(client.socket, selectors.EVENT_READ, client)
         client.send(requests.pop())
-    while len(latencies) < len(lines):
+    while len(latencies) < len(bodies):
         for key, _ in selector.select():
             client = key.data
             if client.receive():
@@ -110,12 +123,12 @@ def load_server(server: Server, lines: Sequence[str], clients: int, settings: Se
     for key in list(selector.get_map().values()):
         key.data.socket.close()
     server_cpu = server.cpu_seconds() - server_cpu
-    return Load(len(lines) / wall, latencies, server_cpu / len(lines), client_cpu / len(lines))
+    return Load(len(bodies) / wall, latencies, server_cpu / len(bodies), client_cpu / len(bodies))
 
 
-def request_bytes(line: str | Sequence[str], settings: dict[str, Any]) -> bytes:
+def request_bytes(fields: dict[str, Any]) -> bytes:
     """Return the bytes of a request."""
-    body = json.dumps({"source": line, **settings}).encode()
+    body = json.dumps(fields).encode()
     head = (
         f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     )
@@ -208,7 +221,7 @@ def single_requests(run: str, server: Server, lines: Sequence[str]) -> SingleReq
 
     def served(line: str) -> tuple[float, float]:
         cpu = server.cpu_seconds()
-        client.send(request_bytes(line, {}))
+        client.send(request_bytes({"source": line}))
         while not client.receive():
             pass
         return 1000 * (time.perf_counter() - client.start), 1000 * (server.cpu_seconds() - cpu)
@@ -225,13 +238,23 @@ def single_requests(run: str, server: Server, lines: Sequence[str]) -> SingleReq
 
 
 def watch_memory(run: str, lines: Sequence[str], requests: int) -> None:
-    """Print the memory of a server over many requests; the first tenth is its warm-up."""
-    settings, part = {"beam": 2, "max_length": 4}, max(1, requests // 10)
+    """Print the memory of a server over many mixed requests; the first tenth is its warm-up."""
+    part, random, memory = max(1, requests // 10), Random(1), list[float]()
     with served(server_command(run)) as server:
         for number in range(10):
-            some = [lines[at % len(lines)] for at in range(number * part, (number + 1) * part)]
-            rate = load_server(server, some, 64, [settings]).rate
-            print(f"  after {(number + 1) * part:>6,} requests  {server.memory():7.1f} MiB  {rate:7.1f} lines/s")
+            bodies = [
+                {
+                    "source": " ".join(random.choices(lines, k=random.choice(MIXED_LENGTHS))),
+                    "max_length": random.choice((4, 4, 4, 8, 40)),
+                    **random.choice(MIXED_OPTIONS),
+                }
+                for _ in range(part)
+            ]
+            rate = load_server(server, bodies, 64).rate
+            memory.append(server.memory())
+            done = (number + 1) * part
+            print(f"  after {done:>6,} requests  {memory[-1]:7.1f} MiB  {rate:7.1f} requests/s", flush=True)
+    print(f"  growth after the first tenth: {max(memory[1:]) / memory[0] - 1:+.1%}")
 
 
 def server_command(run: str) -> list[str]:
@@ -250,7 +273,7 @@ def compare(options: argparse.Namespace, run: str, lines: Sequence[str]) -> dict
     ):
 
         def load(server: Server, some: Sequence[str], count: int) -> Load:
-            return clients.submit(load_server, server, some, count, [{}]).result()
+            return clients.submit(load_server, server, [{"source": line} for line in some], count).result()
 
         translate = offline(run, lines)
         load(server, lines[:64], options.clients)

@@ -70,6 +70,7 @@ def with_faulty_engine(translator: Translator, folder: Path) -> Translator:
 
 
 if __name__ == "__main__":
-    settings = ServerSettings(port=0, limits=ServerLimits(waiting=4, seconds=float(sys.argv[3])))
+    limits = ServerLimits(waiting=4, seconds=float(sys.argv[3]))
+    settings = ServerSettings(port=0, limits=limits, drain_seconds=0.1)
     model = with_faulty_engine(load_translator(sys.argv[1], "cpu"), Path(sys.argv[2]))
     serve({"faulty": model}, settings, listen("127.0.0.1", 0))

@@ -1,8 +1,11 @@
 """`/live` and `/ready` tell whether a server works, and whether to send it requests."""
 
+import asyncio
 from time import monotonic
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 from tests.serve.asgi import asgi_request
 from tests.serve.client import Server
 
@@ -19,6 +22,15 @@ class ResponsiveWorker:
         self.busy_since = busy_since
 
 
+def statuses_of(health: Health, request: Request) -> list[int]:
+    """Return the statuses of `/live`, `/ready` and `/health`."""
+
+    async def responses() -> list[Response]:
+        return [await health.live(), await health.ready(request), await health.health(request)]
+
+    return [response.status_code for response in asyncio.run(responses())]
+
+
 def test_a_server_is_ready_between_loading_and_shutdown(translator: Translator) -> None:
     app = make_app({"model": translator}, ServerSettings())
     statuses = []
@@ -26,9 +38,9 @@ def test_a_server_is_ready_between_loading_and_shutdown(translator: Translator) 
         if phase != "loading":  # where an application begins
             app.state.health.phase = phase
         response = asgi_request(app, "/ready")
-        statuses.append((response.status, response.json["status"], app.state.health.is_ready))
+        statuses.append((response.status, response.json["status"]))
         assert asgi_request(app, "/live").status == 200
-    assert statuses == [(503, "loading", False), (200, "ready", True), (503, "stopping", False)]
+    assert statuses == [(503, "loading"), (200, "ready"), (503, "stopping")]
 
 
 def test_a_server_that_is_not_ready_says_why_and_when_to_retry(translator: Translator) -> None:
@@ -39,17 +51,18 @@ def test_a_server_that_is_not_ready_says_why_and_when_to_retry(translator: Trans
 
 
 def test_a_worker_without_progress_makes_a_server_neither_live_nor_ready() -> None:
-    now = monotonic()
+    now, request = monotonic(), Request({"type": "http"})
     health = Health([ResponsiveWorker(), ResponsiveWorker(now)])
     health.phase = "ready"
-    assert health.is_ready
+    assert statuses_of(health, request) == [200, 200, 200]
     health.workers = [ResponsiveWorker(), ResponsiveWorker(now - STUCK_SECONDS - 1)]
-    assert not health.is_ready
-    for path in (health.live, health.ready, health.health):
-        coroutine = path()
-        with pytest.raises(StopIteration) as done:
-            coroutine.send(None)  # they never wait
-        assert done.value.value.status_code == 503
+    assert statuses_of(health, request) == [503, 503, 503]
+
+
+def test_a_server_that_is_about_to_stop_is_live_but_not_ready() -> None:
+    health = Health()
+    health.phase = "ready"
+    assert statuses_of(health, Request({"type": "http", "state": {"draining": True}})) == [200, 503, 503]
 
 
 @pytest.mark.parametrize("path", ["/health", "/live", "/ready"])

@@ -58,6 +58,14 @@ def test_any_bytes_are_parsed_or_refused(body: bytes) -> None:
     check_parsing(body)
 
 
+@given(st.lists(st.text("éx.", min_size=1, max_size=200), min_size=1, max_size=9, unique=True))
+def test_an_error_quotes_at_most_forty_characters_of_a_request(unknown: list[str]) -> None:
+    body: dict[str, Any] = {"source": "a", "terms": {"é" * 300: "a"}, **{f"é{name}": 1 for name in unknown}}
+    with pytest.raises(ValueError, match="Extra inputs") as caught:
+        parse_request(TranslateRequest, json.dumps(body).encode(), LIMITS)
+    assert str(caught.value).count("é") <= 40
+
+
 @given(st.dictionaries(names, values, max_size=6))
 def test_any_json_is_parsed_or_refused(body: dict[str, Any]) -> None:
     check_parsing(json.dumps(body).encode())

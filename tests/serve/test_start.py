@@ -12,6 +12,7 @@ from tests.serve.client import SECONDS, Server, serve_command
 from typer.testing import CliRunner
 
 from regard.cli import app
+from regard.serve.settings import ServerSettings
 
 FULL = Path("/dev/full")
 """A device of Linux that behaves like a full disk."""
@@ -51,6 +52,29 @@ def test_an_empty_or_non_ascii_token_is_an_error(memorised: Path, tmp_path: Path
     assert "is empty" in error(str(memorised), "--token-file", str(token))
     token.write_text("zwölf Hühner", encoding="utf-8")
     assert "ASCII" in error(str(memorised), "--token-file", str(token))
+
+
+@pytest.mark.parametrize(
+    ("origin", "proposal"),
+    [
+        ("*", "https://example.org"),
+        ("example.org", "https://example.org"),
+        ("https://example.com/", "https://example.com"),
+        ("https://example.com/page", "https://example.com"),
+        ("HTTPS://Example.com", "https://example.com"),
+        ("https://example.com:443", "https://example.com"),
+        ("https://*.example.com", "https://example.org"),
+        ("http://localhost:99999", "https://example.org"),
+        ("null", "https://example.org"),
+    ],
+)
+def test_an_origin_that_no_browser_sends_is_an_error(memorised: Path, origin: str, proposal: str) -> None:
+    assert error(str(memorised), "--origin", origin).endswith(f"give one such as {proposal}")
+
+
+@pytest.mark.parametrize("origin", ["https://example.org", "http://localhost:8080", "http://[::1]:3000"])
+def test_an_origin_that_browsers_send_is_accepted(origin: str) -> None:
+    assert ServerSettings(origins=(origin,)).origins == (origin,)
 
 
 def test_without_the_extra_the_command_says_what_to_install(memorised: Path) -> None:

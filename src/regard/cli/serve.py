@@ -68,6 +68,13 @@ ReadTimeout = Annotated[
         rich_help_panel=_LIMITS,
     ),
 ]
+WriteTimeout = Annotated[
+    float,
+    typer.Option(
+        min=0.1, help="Maximum seconds a client may take to read 64 KiB of a response.", rich_help_panel=_LIMITS
+    ),
+]
+DrainSeconds = Annotated[float, typer.Option(min=0, help="Seconds after SIGTERM in which requests are still accepted.")]
 
 
 def serve(
@@ -86,6 +93,8 @@ def serve(
     max_connections: Connections = _DEFAULT.connections,
     read_timeout: ReadTimeout = _DEFAULT.read_timeout,
     access_log: AccessLog = None,
+    write_timeout: WriteTimeout = _DEFAULT.write_timeout,
+    drain_seconds: DrainSeconds = ServerSettings.drain_seconds,
     device: Device = "auto",
     dtype: Dtype = "auto",
     quantize: Quantize = None,
@@ -100,7 +109,7 @@ def serve(
     curl http://127.0.0.1:8000/translate --json '{"source": "I can go alone"}'
 
     Only this machine can connect, unless --host says otherwise.
-    On SIGTERM it finishes accepted requests and exits.
+    On SIGTERM it reports for some seconds that it is stopping, finishes accepted requests and exits.
     """
     limit_kernel_caches()
     try:
@@ -115,10 +124,24 @@ def serve(
     from regard.tasks import load_translator
 
     limits = ServerLimits(
-        max_characters, max_sentences, max_beam, max_seconds, max_waiting, max_connections, read_timeout
+        max_characters,
+        max_sentences,
+        max_beam,
+        max_seconds,
+        max_waiting,
+        max_connections,
+        read_timeout,
+        write_timeout,
     )
     settings = ServerSettings(
-        host, port, _token(token_file), tuple(origin or ()), limits, tuple(allow_host or ()), access_log == "json"
+        host,
+        port,
+        read_token(token_file),
+        tuple(origin or ()),
+        limits,
+        tuple(allow_host or ()),
+        access_log == "json",
+        drain_seconds,
     )
     folders = named_runs(runs)
     given = parse_languages(languages or (), list(folders))
@@ -162,7 +185,7 @@ def named_runs(runs: list[str]) -> dict[str, str]:
     return folders
 
 
-def _token(file: str | None) -> str:
+def read_token(file: str | None) -> str:
     """Read the token from a file or the environment; not from the command line, which other users can see."""
     token = existing_file(file).read_text(encoding="utf-8") if file else os.environ.get("REGARD_TOKEN", "")
     token = token.strip()

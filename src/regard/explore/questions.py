@@ -5,8 +5,8 @@ question is ever used as a path, an address or code.
 """
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -18,6 +18,8 @@ MAX_TOKENS = 2048
 """Longest list of token ids."""
 MAX_BYTES = 1 << 20
 """Largest question."""
+MAX_QUOTED = 40
+"""Characters of a question or request that an error message quotes."""
 
 InputField = Literal["source", "text"]
 """Name of a model's input text: `source` of a translator, `text` of a language model."""
@@ -211,6 +213,12 @@ AnyQuestion = (
 RawQuestion = bytes | str | Mapping[str, Any] | Question
 """A question as it arrives: JSON, a mapping, or parsed already."""
 
+_NAMES = frozenset(
+    name
+    for kind in (*get_args(AnyQuestion), AblateHeads, KeepHeads, BlockTokens, SetWeights, FirstLayer)
+    for field_name, field in kind.model_fields.items()
+    for name in (field_name, *(get_args(field.annotation) if field_name in ("kind", "op") else ()))
+)
 _ADAPTER: TypeAdapter[AnyQuestion] = TypeAdapter(Annotated[AnyQuestion, Field(discriminator="kind")])
 
 
@@ -226,7 +234,7 @@ def parse_question(raw: RawQuestion) -> AnyQuestion:
             raise ValueError(f"the question has {len(raw)} bytes, but at most {MAX_BYTES} are read; send less at once")
         return _ADAPTER.validate_json(raw)
     except ValidationError as error:
-        raise ValueError("; ".join(_describe(problem) for problem in error.errors(include_url=False)[:3])) from None
+        raise ValueError(describe_errors(error, _NAMES)) from None
 
 
 def question_id(raw: RawQuestion) -> int | str | None:
@@ -241,7 +249,22 @@ def question_id(raw: RawQuestion) -> int | str | None:
     return number if isinstance(number, int | str) else None
 
 
-def _describe(problem: Any) -> str:
-    """Return where and what is wrong. The value itself is not sent back."""
-    location = ".".join(str(part) for part in problem["loc"])[:100].encode(errors="replace").decode()
-    return f"{location}: {problem['msg']}" if location else str(problem["msg"])
+def describe_errors(error: ValidationError, known: Collection[str], count: int = 3) -> str:
+    """Return where and what is wrong. Of what was sent, at most `MAX_QUOTED` characters are quoted.
+
+    Args:
+        error: What pydantic found.
+        known: Names of fields; any other name in the location of an error was chosen by the sender.
+        count: Maximum number of errors to describe.
+    """
+    messages, left = [], MAX_QUOTED
+    for problem in error.errors(include_url=False)[:count]:
+        location = []
+        for part in problem["loc"]:
+            name = str(part).encode(errors="replace").decode()
+            if isinstance(part, str) and name not in known:
+                name = name[:left]
+                left -= len(name)
+            location.append(name)
+        messages.append(f"{'.'.join(location)}: {problem['msg']}" if location else str(problem["msg"]))
+    return "; ".join(messages)

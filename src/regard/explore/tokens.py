@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from regard.explore.questions import MAX_CHARACTERS
 from regard.predict.segments import leading_symbols
 from regard.text import END, START, Tokenizer, word_of, words
 
@@ -51,7 +52,13 @@ class TokenizedText:
 
 
 def tokenize_input(text: str, tokenizer: Tokenizer, ended: bool = True) -> TokenizedText:
-    """Tokenize a text as a model reads it: leading symbols, tokens and, if `ended`, the end symbol."""
+    """Tokenize a text as a model reads it: leading symbols, tokens and, if `ended`, the end symbol.
+
+    Raises:
+        ValueError: The text has too many tokens to be shown. Normalisation may turn one character into many.
+    """
+    if (count := len(tokenizer.encode(text))) > MAX_CHARACTERS:
+        raise ValueError(f"the text has {count} tokens, and at most {MAX_CHARACTERS} can be shown; shorten it")
     symbols, begin = leading_symbols(text, tokenizer)
     tokens = [
         DisplayToken(piece := tokenizer.piece(symbol), piece, symbol, None, True, (0, begin)) for symbol in symbols

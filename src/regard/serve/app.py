@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from regard.predict.scoring import ScoredTarget
 from regard.serve import openapi, responses
 from regard.serve.access_log import AccessLog
 from regard.serve.auth import TOKEN_REQUIRED, TokenCheck
-from regard.serve.dispatch import MakeJobs, check_translations, client_of, run_jobs, stream_jobs
+from regard.serve.dispatch import MakeJobs, check_translations, client_of, run_jobs, stream_jobs, timeout_message
 from regard.serve.errors import FieldError, RequestError, error_content, exception_content
 from regard.serve.health import Health
 from regard.serve.languages import ModelLanguages, list_languages
@@ -37,6 +38,7 @@ from regard.serve.requests import (
     TokensRequest,
     TranslateFields,
     TranslateRequest,
+    check_normalised,
     parse_request,
 )
 from regard.serve.routes import Handler, add_operations, add_routes
@@ -151,6 +153,8 @@ class _Handlers:
         self.models, self.limits = models, settings.limits
         self.languages = {name: languages.get(name, ()) for name in models}
         self.token, self.started = TokenCheck(settings.token), int(time.time())
+        # One thread: tokenising is mostly Python code, which several threads would not make faster.
+        self.tokenizing = ThreadPoolExecutor(1, "regard-tokens")
 
     def by_name(self) -> dict[str, Handler]:
         """Return the handlers by the names of their operations."""
@@ -246,7 +250,13 @@ class _Handlers:
     async def tokens(self, request: Request) -> Response:
         """Tokenise lines: pieces, ids, spans of characters, and words."""
         asked, service = await self._read(request, TokensRequest)
-        return _json(responses.tokens_response(service.name, service.translator, asked))
+        build = partial(responses.tokens_response, service.name, service.translator, asked)
+        loop, seconds = asyncio.get_running_loop(), self.limits.seconds
+        try:
+            body = await asyncio.wait_for(loop.run_in_executor(self.tokenizing, build), seconds)
+        except TimeoutError:
+            raise HTTPException(504, timeout_message(seconds)) from None
+        return Response(body, media_type="application/json")
 
     async def list_languages(self) -> Response:
         """List the languages of the models, in the form of LibreTranslate."""
@@ -278,6 +288,7 @@ class _Handlers:
         service = self._service(asked.model)
         context = current_request()
         context.model, context.lines = service.name, asked.count()
+        _or_422(lambda: check_normalised(asked.texts(), service.translator.tokenizers, self.limits))
         return asked, service
 
     def _service(self, name: str | None) -> ModelService:

@@ -46,7 +46,7 @@ async def run_jobs(request: Request, service: ModelService, make_jobs: MakeJobs,
             service.metrics.left.inc()
             raise ClientDisconnect
         if not done.done():
-            raise HTTPException(504, _timeout_message(seconds))
+            raise HTTPException(504, timeout_message(seconds))
     finally:
         response.closed = True
         disconnected.cancel()
@@ -69,17 +69,21 @@ def stream_jobs(service: ModelService, make_jobs: MakeJobs, seconds: float, clie
     request = current_request()
 
     async def stream() -> AsyncIterator[bytes]:
-        remaining = len(jobs)
+        remaining, end = len(jobs), loop.time() + seconds
         try:
-            async with asyncio.timeout(seconds):
-                while remaining:
+            while remaining:
+                # The time limit is not in force during `yield`, where the client takes a line: it would cancel the
+                # task that sends the line, and no error could be reported.
+                if loop.time() >= end:
+                    raise TimeoutError
+                async with asyncio.timeout_at(end):
                     index, result = await results.get()
-                    remaining -= not isinstance(result, PartialTranslation)
-                    if isinstance(result, Translation):
-                        request.tokens = (request.tokens or 0) + len(result.tokens)
-                    yield _event(index, result)
+                remaining -= not isinstance(result, PartialTranslation)
+                if isinstance(result, Translation):
+                    request.tokens = (request.tokens or 0) + len(result.tokens)
+                yield _event(index, result)
         except TimeoutError:
-            yield _json_line(error_content(504, _timeout_message(seconds)))
+            yield _json_line(error_content(504, timeout_message(seconds)))
         except (asyncio.CancelledError, GeneratorExit):
             service.metrics.left.inc()
             raise
@@ -124,7 +128,8 @@ async def _wait_for_disconnect(request: Request) -> None:
         pass
 
 
-def _timeout_message(seconds: float) -> str:
+def timeout_message(seconds: float) -> str:
+    """Return the error of a request that has taken too long."""
     return f"no response within {seconds:g} s; send fewer lines per request, or raise the limit with --max-seconds"
 
 

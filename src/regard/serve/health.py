@@ -5,9 +5,11 @@ import time
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+from starlette.requests import Request
 from starlette.responses import Response
 
 from regard import __version__
+from regard.serve.connections import is_draining
 from regard.serve.errors import error_content
 
 STUCK_SECONDS = 60.0
@@ -42,22 +44,17 @@ class Health:
         starts = [worker.busy_since for worker in self.workers]
         return any(start is not None and now - start > STUCK_SECONDS for start in starts)
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether the server should get requests: its models are loaded, it is not shutting down, and not stuck."""
-        return self.phase == "ready" and not self.is_stuck
-
     async def live(self) -> Response:
         """Return whether the process works: 503 if a worker is stuck, so that only a restart helps."""
         return _response("stuck" if self.is_stuck else "live")
 
-    async def ready(self) -> Response:
+    async def ready(self, request: Request) -> Response:
         """Return whether to send requests here: 503 while loading or shutting down, or if a worker is stuck."""
-        return _response("stuck" if self.is_stuck else self.phase)
+        return _response("stuck" if self.is_stuck else "stopping" if is_draining(request.scope) else self.phase)
 
-    async def health(self) -> Response:
-        """Return whether the server works: 503 if a worker has made no progress for a minute."""
-        return _response("stuck" if self.is_stuck else "ready")
+    async def health(self, request: Request) -> Response:
+        """Return the same as `/ready`, for load balancers that know one address only."""
+        return await self.ready(request)
 
 
 def _response(status: Literal["live", "ready", "loading", "stopping", "stuck"]) -> Response:

@@ -14,7 +14,7 @@ from pydantic_core import from_json
 from regard.predict import Translation
 from regard.serve.errors import FieldError
 from regard.serve.languages import ModelLanguages, find_model
-from regard.serve.requests import describe_errors
+from regard.serve.requests import invalid_request
 from regard.serve.settings import ServerLimits
 
 FORM_TYPE = "application/x-www-form-urlencoded"
@@ -128,4 +128,4 @@ def _validate(fields: dict[str, Any]) -> LibreTranslateRequest:
     try:
         return LibreTranslateRequest.model_validate(fields)
     except ValidationError as error:
-        raise describe_errors(error) from None
+        raise invalid_request(error, LibreTranslateRequest) from None

@@ -4,16 +4,19 @@ Parsing is strict: unknown fields, numbers in quotes, NaN and invalid Unicode ar
 field. No field is ever used as a path, an address or code.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from regard.explore.questions import MAX_QUOTED, describe_errors
 from regard.options import OptionError, TranslationOptions
 from regard.predict import Translator
 from regard.predict.search import EXTRA_TOKENS
 from regard.recipe.decode import pydantic_field
 from regard.serve.errors import FieldError
 from regard.serve.settings import ServerLimits
+from regard.text import Tokenizers
 
 Phrase = Annotated[str, Field(min_length=1, max_length=200)]
 Lines = str | Annotated[list[str], Field(min_length=1)]
@@ -150,7 +153,7 @@ def parse_request(kind: type[RequestType], body: bytes, limits: ServerLimits) ->
     try:
         request = kind.model_validate_json(body)
     except ValidationError as error:
-        raise describe_errors(error) from None
+        raise invalid_request(error, kind) from None
     characters = sum(map(len, request.texts()))
     if (count := request.count()) > limits.sentences:
         message = f"there are {count} lines, and this server allows {limits.sentences}; send several requests"
@@ -171,17 +174,28 @@ def _spell_field(name: str, value: str) -> str:
     return f'"{name}": {value.lower()}' if is_plain else f'"{name}": "{value}"'
 
 
-def describe_errors(error: ValidationError) -> FieldError:
+def invalid_request(error: ValidationError, kind: type[BaseModel]) -> FieldError:
     """Return an error with the messages of the first invalid fields, and the name of the first of them."""
-    details = error.errors(include_url=False)[:5]
-    field = str(details[0]["loc"][0])[:40].encode(errors="replace").decode() if details[0]["loc"] else None
-    return FieldError("; ".join(map(_describe, details)), field)
+    location = error.errors(include_url=False)[0]["loc"]
+    field = str(location[0])[:MAX_QUOTED].encode(errors="replace").decode() if location else None
+    return FieldError(describe_errors(error, kind.model_fields, count=5), field)
 
 
-def _describe(error: Any) -> str:
-    """Return the field and the message of a validation error, without the value that was sent."""
-    field = ".".join(str(part) for part in error["loc"])[:100].encode(errors="replace").decode()
-    return f"{field}: {error['msg']}" if field else str(error["msg"])
+def check_normalised(texts: Sequence[str], tokenizers: Tokenizers, limits: ServerLimits) -> None:
+    """Count the characters and tokens of text after normalisation, which may turn one character into eighteen.
+
+    Raises:
+        ValueError: There are more than the limit of characters allows.
+    """
+    for tokenizer in set(tokenizers.values()):
+        for unit, measure in (("characters after normalisation", tokenizer.normalise), ("tokens", tokenizer.encode)):
+            # Plain ASCII does not grow, and has at most one token for each character.
+            count = sum(len(text) if text.isascii() else len(measure(text)) for text in texts)
+            if count > limits.characters:
+                raise FieldError(
+                    f"there are {count} {unit}, and this server allows {limits.characters}; send several requests",
+                    "source",
+                )
 
 
 def request_schema(kind: type[LinesRequest], limits: ServerLimits) -> dict[str, Any]:

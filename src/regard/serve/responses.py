@@ -1,5 +1,6 @@
 """The JSON schemas of responses, and the functions that build them."""
 
+import json
 import math
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -208,14 +209,15 @@ def align_response(model: str, pairs: Sequence[ScoredTarget]) -> dict[str, Any]:
     return {"model": model, "pairs": aligned}
 
 
-def tokens_response(model: str, translator: Translator, request: TokensRequest) -> dict[str, Any]:
-    """Build the response of `/tokens`."""
+def tokens_response(model: str, translator: Translator, request: TokensRequest) -> bytes:
+    """Build and encode the response of `/tokens`. It takes a while for long lines, so call it in a thread."""
     tokenizer = translator.tokenizers[request.side]
-    lines = [
-        [{name: getattr(token, name) for name in LineToken.model_fields} for token in tokenizer.tokens(line)]
-        for line in request.lines
-    ]
-    return {"model": model, "lines": lines}
+    lines = []
+    for line in request.lines:
+        tokens = [{name: getattr(token, name) for name in LineToken.model_fields} for token in tokenizer.tokens(line)]
+        # One call of `json.dumps` holds Python's lock from start to end, so lines are encoded one by one.
+        lines.append(json.dumps(tokens, ensure_ascii=False))
+    return f'{{"model": {json.dumps(model, ensure_ascii=False)}, "lines": [{", ".join(lines)}]}}'.encode()
 
 
 def describe_model(name: str, translator: Translator, languages: Sequence[LanguagePair]) -> dict[str, Any]:

@@ -7,28 +7,30 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
 
-import h11
 import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.types import ASGIApp
+from uvicorn.config import STARTUP_FAILURE
 
+from regard.engines.malloc import limit_arenas, trim_memory
 from regard.predict import Translator
 from regard.serve.app import make_app
-from regard.serve.errors import early_error, send_error
+from regard.serve.connections import ConnectionLimitMiddleware, HttpConnection, WebSocketConnection
 from regard.serve.languages import ModelLanguages
-from regard.serve.request_context import RequestContextMiddleware
+from regard.serve.listener import Listener, raise_file_limit
 from regard.serve.settings import ServerLimits, ServerSettings
 
-SHUTDOWN_GRACE = 0.3
-"""Seconds during shutdown in which an idle connection may still deliver a request."""
 MAX_WEBSOCKET_MESSAGE = 1 << 22
 """Bytes of a WebSocket message that is still read, to be refused with a message; a longer one closes the connection."""
 SWITCH_INTERVAL = 0.001
 """Python's thread switch interval in seconds: short, so that workers do not hold up the event loop."""
+
+TRIM_TICKS = 100
+"""Tenths of a second between two returns of free memory to the kernel."""
 
 
 class PortInUseError(ValueError):
@@ -63,7 +65,7 @@ def serve(
     listener: socket.socket,
     languages: ModelLanguages | None = None,
 ) -> None:
-    """Serve models until SIGINT or SIGTERM; then finish the accepted requests and return.
+    """Serve models until SIGINT, SIGTERM or SIGHUP; then finish the accepted requests and return.
 
     Example:
         ```python
@@ -84,24 +86,30 @@ def run(
     on_ready: Callable[[], None],
     websockets: bool = False,
 ) -> None:
-    """Run an ASGI application until SIGINT or SIGTERM."""
+    """Run an ASGI application until SIGINT, SIGTERM or SIGHUP."""
     sys.setswitchinterval(SWITCH_INTERVAL)
+    limit_arenas()
     limits = settings.limits
+    allowed = raise_file_limit(limits.connections)
+    if allowed < limits.connections:
+        log_line(
+            f"the limit of open files allows {allowed} of {limits.connections} connections; raise it with ulimit -n"
+        )
     config = uvicorn.Config(
-        app,
-        http=_http_protocol(limits),
+        ConnectionLimitMiddleware(app),
+        http="h11",
         ws="websockets-sansio" if websockets else "none",
         ws_max_size=MAX_WEBSOCKET_MESSAGE,
         ws_per_message_deflate=False,  # the messages are arrays of numbers, and seldom leave the machine
         log_config=None,
         access_log=False,
         timeout_keep_alive=60,
-        # A client that does not read its response is waited for no longer than the response may take.
-        timeout_graceful_shutdown=round(limits.seconds + limits.read_timeout),
+        timeout_graceful_shutdown=round(limits.seconds + limits.read_timeout + limits.write_timeout),
         server_header=False,
     )
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
-    _Server(config, on_ready).run(sockets=[listener])
+    server = _Server(config, replace(limits, connections=allowed), settings.drain_seconds, on_ready)
+    server.run(sockets=[listener])
 
 
 def url(listener: socket.socket) -> str:
@@ -119,103 +127,64 @@ def log_line(message: str) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that reports when it is ready, and exits with code 0 after a signal."""
+    """A server that limits its connections, says when it is ready, and is not ready for a while before it stops."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, limits: ServerLimits, drain_seconds: float, on_ready: Callable[[], None]
+    ) -> None:
         super().__init__(config)
-        self._on_ready = on_ready
+        self._limits, self._drain_seconds, self._on_ready = limits, drain_seconds, on_ready
+        self._requests_at_trim = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._on_ready()
+        # Unlike uvicorn's own method, this one does not let asyncio accept connections: asyncio accepts them without a
+        # limit, and logs a traceback for each one that finds no file descriptor.
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            sys.exit(STARTUP_FAILURE)
+
+        def make_connection() -> HttpConnection:
+            return HttpConnection(self.config, self.server_state, self.lifespan.state, self._limits)
+
+        self.servers = [Listener(listening, make_connection) for listening in sockets or ()]  # type: ignore[misc]
+        self.started = True
+        self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._captured_signals[:1] == [signal.SIGTERM]:
+            await self._drain()
+        await super().shutdown(sockets)
+
+    async def _drain(self) -> None:
+        """Answer requests for a while, with a header that asks clients to connect anew, perhaps to another server."""
+        self.lifespan.state["draining"] = True
+        for connection in self.server_state.connections:
+            assert isinstance(connection, HttpConnection | WebSocketConnection), "no other protocol is in use"
+            connection.drain()
+        end = time.monotonic() + self._drain_seconds
+        while time.monotonic() < end and len(self._captured_signals) == 1:
+            await asyncio.sleep(min(0.1, max(0.0, end - time.monotonic())))
+
+    async def on_tick(self, counter: int) -> bool:
+        # Called ten times a second. The thread does not hold Python's lock while it returns memory.
+        if counter % TRIM_TICKS == 0 and self.server_state.total_requests != self._requests_at_trim:
+            self._requests_at_trim = self.server_state.total_requests
+            await asyncio.to_thread(trim_memory)
+        return await super().on_tick(counter)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # Unlike uvicorn's own method, this one does not raise the signal again after shutdown.
+        # Unlike uvicorn's own method, this one handles SIGHUP, which a closed terminal sends, and does not raise the
+        # signal again after shutdown.
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        previous = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores it
+            numbers.append(signal.SIGHUP)
+        previous = {number: signal.signal(number, self.handle_exit) for number in numbers}
         try:
             yield
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
-
-
-async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request on a connection over the limit."""
-    headers = (b"connection", b"close"), (b"retry-after", b"1")
-    await send_error(send, 503, "there are too many connections; retry later", *headers)
-
-
-def _http_protocol(limits: ServerLimits) -> type[asyncio.Protocol]:
-    """Return an HTTP protocol class that limits connections, and closes those whose request does not arrive in time."""
-    read_timeout, refuse = limits.read_timeout, RequestContextMiddleware(_refuse)
-
-    class TimedProtocol(H11Protocol):
-        """Closes a connection that does not complete its headers in time, and drains connections on shutdown."""
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            self._shutting_down = False
-            self._timer: asyncio.TimerHandle | None = None
-            self._served = self.app
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._timer = self.loop.call_later(read_timeout, self._close_if_idle)
-
-        def data_received(self, data: bytes) -> None:
-            if self._is_idle() and self._timer is None:
-                self._timer = self.loop.call_later(read_timeout, self._close_if_idle)
-            super().data_received(data)
-
-        def handle_events(self) -> None:
-            is_full = max(len(self.connections), len(self.tasks)) >= limits.connections
-            self.app = refuse if is_full else self._served
-            super().handle_events()
-            if not self._is_idle() and self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            if self._shutting_down and self.cycle is not None:
-                self.cycle.keep_alive = False
-
-        def send_400_response(self, msg: str) -> None:
-            message = "this is not a valid HTTP/1.1 request; check the request line and the headers"
-            body, headers = early_error(400, message)
-            head = h11.Response(status_code=400, headers=[*headers, (b"connection", b"close")], reason=b"Bad Request")
-            for event in (head, h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
-            self.transport.close()
-
-        def handle_websocket_upgrade(self, event: h11.Request) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-            super().handle_websocket_upgrade(event)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-            super().connection_lost(exc)
-
-        def shutdown(self) -> None:
-            # A request that is on its way already is still read and answered.
-            self._shutting_down = True
-            if self._is_idle():
-                self.loop.call_later(SHUTDOWN_GRACE, self._close_if_idle)
-            else:
-                self.cycle.keep_alive = False
-
-        def _is_idle(self) -> bool:
-            return self.cycle is None or self.cycle.response_complete
-
-        def _close_if_idle(self) -> None:
-            self._timer = None
-            if self._is_idle() and not self.transport.is_closing():
-                if self.conn.our_state in (h11.IDLE, h11.DONE):
-                    self.conn.send(h11.ConnectionClosed())
-                self.transport.close()
-
-    return TimedProtocol

@@ -17,6 +17,7 @@ import torch
 from regard import decode
 from regard.decode import Hypothesis, IncrementalSearch, SearchOptions
 from regard.engines.engine import ModelEngine
+from regard.explore.questions import MAX_QUOTED
 from regard.predict import Translation, Translator
 from regard.predict.alignment import AttentionMatrix
 from regard.predict.engine import encoder_input
@@ -175,7 +176,8 @@ class ModelService:
         for pair in pairs:
             for line, (tokenizer, limit) in zip(pair, sides, strict=True):
                 if (count := len(tokenizer.encode(line))) > limit:
-                    raise ValueError(f"{line[:40]!r}… has {count} tokens, and at most {limit} are allowed; shorten it")
+                    quoted = repr(line[:MAX_QUOTED])[1:-1][:MAX_QUOTED]  # control characters become longer
+                    raise ValueError(f"'{quoted}…' has {count} tokens, and at most {limit} are allowed; shorten it")
         scored: list[ScoredTarget] = []
         for pair in pairs:
             with self.model_lock:
