@@ -1,21 +1,25 @@
 """The explorer's WebSocket, with a real server."""
 
 import json
+import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.serve.client import SECONDS, Server, running_server
+from tests.serve.attack import UPGRADE
+from tests.serve.client import SECONDS, Server, read_all, running_server
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from regard.explore import Explorer, read_frame
 from regard.predict import Translator
 from regard.serve.explorer_socket import MAX_CHANNELS
+from regard.serve.settings import ServerLimits
 
 Message = dict[str, Any]
 LONG = "the cat is tired and " * 30
@@ -40,6 +44,13 @@ def connected(server: Server, origin: str | None = None) -> Iterator[ClientConne
     url = f"ws://127.0.0.1:{server.port}/look"
     with connect(url, additional_headers=headers, open_timeout=SECONDS, max_size=None, max_queue=None) as socket:
         yield socket
+
+
+def text_frame(payload: bytes) -> bytes:
+    """Return a WebSocket frame with a text, masked with zeros."""
+    size = len(payload)
+    length = bytes([128 | size]) if size < 126 else bytes([254]) + size.to_bytes(2, "big")
+    return b"\x81" + length + bytes(4) + payload
 
 
 def send(socket: ClientConnection, **question: Any) -> None:
@@ -208,6 +219,45 @@ def test_a_client_that_disconnects_during_an_answer_does_not_block_others(explor
     assert explorer.request("/health").json["status"] == "ready"
 
 
+def test_a_client_that_does_not_read_does_not_block_others(explorer: Server, lines: list[str]) -> None:
+    with ExitStack() as stack:
+        for number in range(3):
+            unread = stack.enter_context(explorer.connect())
+            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            unread.sendall(UPGRADE)
+            assert unread.recv(1)
+            for channel in range(MAX_CHANNELS):
+                question = {"id": number, "channel": str(channel), "kind": "read", "source": LONG, "candidates": 50}
+                unread.sendall(text_frame(json.dumps(question).encode()))
+        with connected(explorer) as websocket:
+            send(websocket, id=2, kind="read", source=lines[0])
+            assert receive_answer(websocket, 2)[-1]["kind"] == "heads"
+
+
+def test_text_that_is_not_utf8_closes_the_connection_without_a_word_in_the_log(explorer: Server) -> None:
+    assert explorer.process.stderr is not None
+    with explorer.connect() as connection:
+        connection.sendall(UPGRADE)
+        assert connection.recv(4096).startswith(b"HTTP/1.1 101 ")
+        connection.sendall(text_frame(b"\xff\xfe"))
+        assert b"\x88\x02" + (1007).to_bytes(2, "big") in read_all(connection)
+    os.set_blocking(explorer.process.stderr.fileno(), False)
+    assert not explorer.process.stderr.read()
+
+
+def test_websockets_count_as_connections(explorer: Server) -> None:
+    limit = ServerLimits().connections
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(explorer.connect()) for _ in range(limit)]
+        for connection in sockets:
+            connection.sendall(UPGRADE)
+            assert connection.recv(4096).startswith(b"HTTP/1.1 101 ")
+        with pytest.raises(InvalidStatus, match="503"), connected(explorer):
+            pass
+        assert explorer.request("/models").status == 503
+        assert explorer.request("/health").status == 200
+
+
 def test_pages_of_other_origins_are_refused(explorer: Server) -> None:
     for origin in ("http://evil.example", "null", f"http://127.0.0.1:{explorer.port + 1}"):
         with pytest.raises(InvalidStatus), connected(explorer, origin):
@@ -233,3 +283,35 @@ def test_a_signal_during_an_answer_ends_the_server_with_exit_code_0(memorised: P
         receive(socket)
         running.process.send_signal(number)
         assert running.process.wait(SECONDS) == 0
+
+
+def test_with_a_token_programs_send_it_and_browsers_log_in(memorised: Path, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("s3cret\n", encoding="utf-8")
+    with running_server(look_command(str(memorised), "--token-file", str(token))) as running:
+        assert running.request("/").status == 401
+        assert running.request("/models").status == 401
+        assert running.request("/health").status == 200
+        assert running.request("/models", Authorization="Bearer s3cret").status == 200
+        for headers in ({}, {"Authorization": "Bearer s3cre"}, {"Cookie": "regard_session=s3cret"}):
+            with pytest.raises(InvalidStatus, match="403"), connect_with(running, headers):
+                pass
+        with connect_with(running, {"Authorization": "Bearer s3cret"}) as websocket:
+            send(websocket, id=1, kind="models")
+            assert receive(websocket)["kind"] == "models"
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        assert running.request("/login", b"token=wrong", **form).status == 401
+        assert running.request("/login", b"token=" + bytes(5000), **form).status == 413
+        answer = running.request("/login", b"token=s3cret", **form)
+        assert (answer.status, answer.headers["location"]) == (303, "/")
+        assert "s3cret" not in answer.headers["set-cookie"]
+        assert "HttpOnly" in answer.headers["set-cookie"]
+        cookie = {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
+        assert running.request("/", **cookie).status in (200, 503)  # 503 where the page is not built
+        with connect_with(running, cookie) as websocket:
+            send(websocket, id=1, kind="models")
+            assert receive(websocket)["kind"] == "models"
+
+
+def connect_with(server: Server, headers: dict[str, str]) -> ClientConnection:
+    return connect(f"ws://127.0.0.1:{server.port}/look", additional_headers=headers, open_timeout=SECONDS)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.serve import AllowHost, Host, limit_kernel_caches, missing_extra, named_runs
+from regard.cli.serve import AllowHost, Host, TokenFile, limit_kernel_caches, missing_extra, named_runs, read_token
 from regard.cli.translate import Device
 from regard.serve.settings import ServerSettings
 
@@ -33,6 +33,7 @@ def look(
     host: Host = "127.0.0.1",
     port: Port = None,
     no_browser: NoBrowser = False,
+    token_file: TokenFile = None,
     allow_host: AllowHost = None,
     device: Device = "auto",
 ) -> None:
@@ -46,7 +47,7 @@ def look(
 
     A run is a translation model or a language model.
     Without a run, a small model is trained once on generated sentences, and the page shows its progress.
-    Only this machine can connect, unless --host says otherwise. Ctrl-C stops the server.
+    Only this machine can connect, unless --host says otherwise; then require a token. Ctrl-C stops the server.
     """
     from regard.cli.demo import demo_recipe
 
@@ -59,7 +60,7 @@ def look(
         raise missing_extra("regard look", error) from None
 
     folders = named_runs(runs or [])
-    settings = ServerSettings(host, hosts=tuple(allow_host or ()))
+    settings = ServerSettings(host, token=read_token(token_file), hosts=tuple(allow_host or ()), drain_seconds=0)
     with open_listener(host, port) as listener:
         training = None
         if not folders:

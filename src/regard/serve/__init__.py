@@ -13,6 +13,7 @@
     origins          middleware that checks the Host and Origin headers
     metrics          Prometheus metrics
     queue            the bounded queue of jobs in front of a model
+    throughput       how long the jobs in a queue will take
     service          a served model, and the translation pipeline its workers share
     worker           the threads that run the search
     dispatch         from the event loop to the workers and back
@@ -21,8 +22,11 @@
     routes           the paths, and what the OpenAPI document says about each
     openapi          the rest of the OpenAPI document
     api_page         the HTML page that documents the routes
+    connections      limits on the number of connections, and on how long clients may take
+    listener         accepts connections within the limit of open files
     server           the socket, the signals and the shutdown
     explorer         the web explorer's page, beside the HTTP API
+    explorer_login   the explorer's page for the token
     explorer_socket  the explorer's WebSocket
     explorer_models  the explorer's models, loaded or trained in the background
 

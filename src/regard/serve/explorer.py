@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket
 
+from regard.serve.explorer_login import ExplorerLoginMiddleware
 from regard.serve.explorer_models import BackgroundTraining, ExplorerModels, LoadedModels
 from regard.serve.explorer_socket import ExplorerSession
 from regard.serve.origins import OriginCheckMiddleware
@@ -71,8 +72,12 @@ def make_explorer_app(
         *_page_routes(page or page_folder()),
         Mount("/", shown),
     ]
-    origin_check = Middleware(OriginCheckMiddleware, hosts=settings.allowed_hosts, origins=settings.origins)
-    return Starlette(routes=routes, middleware=[Middleware(RequestContextMiddleware), origin_check], lifespan=lifespan)
+    middleware = [Middleware(RequestContextMiddleware)]
+    middleware.append(Middleware(OriginCheckMiddleware, hosts=settings.allowed_hosts, origins=settings.origins))
+    if settings.token:
+        timeout = settings.limits.read_timeout
+        middleware.append(Middleware(ExplorerLoginMiddleware, token=settings.token, read_timeout=timeout))
+    return Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
 
 
 def _page_routes(folder: Path) -> list[BaseRoute]:

@@ -24,6 +24,8 @@ from regard.serve.queue import FunctionJob, PendingResponse, QueueFullError
 
 MAX_CHANNELS = 16
 """Questions that one client may have in progress at a time."""
+MAX_UNSENT_ANSWERS = 2
+"""Answers of a model that are computed for one client before it has read them. They are kept in memory."""
 _END = object()  # marks the end of an answer
 
 
@@ -36,6 +38,7 @@ class ExplorerSession:
         self._newest: dict[str, asyncio.Task[None]] = {}
         """The task that answers the newest question of each channel."""
         self._sending = asyncio.Lock()
+        self._unsent_answers = asyncio.Semaphore(MAX_UNSENT_ANSWERS)
 
     async def run(self) -> None:
         """Answer questions until the client disconnects."""
@@ -91,17 +94,45 @@ class ExplorerSession:
             for frame in await asyncio.to_thread(lambda: list(explorer.answer(question, is_stale))):
                 await self._send(frame, is_stale)
             return
-        async with self.models.locks[name]:
-            if not is_stale():
-                await self._answer_in_thread(name, question, is_stale)
+        async with self._unsent_answers:
+            await self._answer_in_thread(name, question, is_stale)
 
     async def _answer_in_thread(self, name: str, question: AnyQuestion, is_stale: Callable[[], bool]) -> None:
         """Answer a question in a worker of the HTTP API, or in any thread for a model that the API does not serve.
 
-        Each frame is sent as soon as it is known.
+        Each frame is sent as soon as it is known. The model is held only until the answer is computed, so a client that
+        does not read keeps no other client waiting.
         """
         frames: asyncio.Queue[Any] = asyncio.Queue()
-        response = PendingResponse(asyncio.get_running_loop(), lambda index, frame: frames.put_nowait(frame))
+        loop = asyncio.get_running_loop()
+        computed: asyncio.Future[None] = loop.create_future()
+
+        def on_result(index: int, frame: Any) -> None:
+            frames.put_nowait(frame)
+            if (frame is _END or isinstance(frame, Exception)) and not computed.done():
+                computed.set_result(None)
+
+        response = PendingResponse(loop, on_result)
+        sending: asyncio.Task[None] | None = None
+        try:
+            async with self.models.locks[name]:
+                if is_stale():
+                    return
+                self._start_answer(name, question, response, is_stale)
+                sending = asyncio.create_task(self._send_frames(question, frames, is_stale))
+                await asyncio.wait({sending, computed}, return_when=asyncio.FIRST_COMPLETED)
+            await sending
+        except QueueFullError as full:
+            await self._send_error(question.id, str(full))
+        finally:
+            response.closed = True
+            if sending is not None:
+                sending.cancel()
+
+    def _start_answer(
+        self, name: str, question: AnyQuestion, response: PendingResponse, is_stale: Callable[[], bool]
+    ) -> None:
+        """Let a thread compute the frames of an answer."""
         explorer, service, lock = self.models.explorer, self.models.services.get(name), self.models.thread_locks[name]
 
         def is_unwanted() -> bool:
@@ -114,20 +145,20 @@ class ExplorerSession:
                     response.deliver(0, frame)
             return _END
 
-        try:
-            if service is None:
-                asyncio.get_running_loop().run_in_executor(None, lambda: response.deliver(0, answer()))
-            else:
-                service.queue.put([FunctionJob(response, 0, answer)])
-            while (frame := await frames.get()) is not _END:
-                if isinstance(frame, Exception):
-                    await self._send_error(question.id, "the question could not be answered; ask again")
-                    return
-                await self._send(frame, is_stale)
-        except QueueFullError as full:
-            await self._send_error(question.id, str(full))
-        finally:
-            response.closed = True
+        if service is None:
+            asyncio.get_running_loop().run_in_executor(None, lambda: response.deliver(0, answer()))
+        else:
+            service.queue.put([FunctionJob(response, 0, answer)])
+
+    async def _send_frames(
+        self, question: AnyQuestion, frames: "asyncio.Queue[Any]", is_stale: Callable[[], bool]
+    ) -> None:
+        """Send the frames of an answer until its end."""
+        while (frame := await frames.get()) is not _END:
+            if isinstance(frame, Exception):
+                await self._send_error(question.id, "the question could not be answered; ask again")
+                return
+            await self._send(frame, is_stale)
 
     async def _send_error(self, number: int | str | None, message: str) -> None:
         await self._send(write_frame({"id": number, "kind": "error", "message": message, "last": True}))
