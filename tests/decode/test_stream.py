@@ -149,7 +149,7 @@ def test_sentences_with_different_options_share_every_step() -> None:
         running.add(table.start([number], options.rows), [SentenceOptions()], [options])
     running.advance()
     assert table.steps == 1
-    assert table.asked == sum(options.rows for options in searches)
+    assert table.computed_rows == sum(options.rows for options in searches)
 
 
 def test_options_that_differ_only_in_numbers_share_a_table() -> None:

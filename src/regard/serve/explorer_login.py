@@ -14,8 +14,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from regard.serve.auth import TokenCheck
+from regard.serve.errors import send_error
 from regard.serve.limits import PUBLIC_PATHS
-from regard.serve.origins import POLICY_VIOLATION, send_error
+from regard.serve.origins import POLICY_VIOLATION
 
 LOGIN_PATH = "/login"
 COOKIE = "regard_session"
@@ -52,7 +54,7 @@ class ExplorerLoginMiddleware:
             token: The token to require.
             read_timeout: Seconds a client has to send the form.
         """
-        self.app, self._token, self._read_timeout = app, token.encode(), read_timeout
+        self.app, self._token, self._read_timeout = app, TokenCheck(token), read_timeout
         self._session = secrets.token_urlsafe(32)  # the cookie of this process: it tells nothing about the token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,8 +76,7 @@ class ExplorerLoginMiddleware:
             await send_error(send, 401, message, (b"www-authenticate", b"Bearer"), (b"connection", b"close"))
 
     def _is_authorised(self, headers: Headers) -> bool:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self._token):
+        if self._token.accepts_header(headers.raw):
             return True
         try:
             cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
@@ -95,7 +96,7 @@ class ExplorerLoginMiddleware:
         except TimeoutError:
             return HTMLResponse(_FORM, 408, {**_HEADERS, "Connection": "close"})
         token = parse_qs(form.decode(errors="replace")).get("token", [""])[0]
-        if not hmac.compare_digest(token.strip().encode(errors="replace"), self._token):
+        if not self._token.accepts(token.strip().encode(errors="replace")):
             return HTMLResponse(_FORM, 401, _HEADERS)
         response = RedirectResponse("/", 303, _HEADERS)
         response.set_cookie(COOKIE, self._session, httponly=True, samesite="strict")
