@@ -3,29 +3,35 @@
     recipe.toml         every setting of the run, enough to repeat it
     tokenizer/          the tokenizers of text fields
     labels.json         the classes of label fields, if there are any
-    model.safetensors   the weights, each tensor once; no pickle, so opening a model executes no code
+    model.safetensors   the weights, with a checksum, the settings of the model and the fingerprint of the vocabularies
     scores.json         metrics and facts of the training, as plain JSON; may be missing
 
-The folder of a run is a bundle as soon as it has weights.
+The folder of a run is a bundle as soon as it has weights. A bundle may come from somebody else: only regular files
+inside its folder are opened, sizes are compared with the weights before a model is built, and no code is executed.
 """
 
 import json
+import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor, nn
+from torch import nn
 
 from regard.data.fields import Fields, load_fields
-from regard.files import write_atomically
-from regard.recipe import FieldKind, Recipe, dump
+from regard.files import find_inside, read_inside, write_atomically
+from regard.recipe import FieldKind, Recipe, dump, parse
 from regard.run_files import RECIPE, SCORES, TOKENIZER, WEIGHTS
 from regard.run_path import load_checkpoint_weights, other_weights
 from regard.text import Tokenizers
+from regard.weights import WeightsFile, save_weights
+
+LONGEST_RECIPE = 1 << 20
+LONGEST_SCORES = 1 << 26
+"""Maximal bytes of the files `recipe.toml` and `scores.json`."""
 
 
 class BundleTask(Protocol):
@@ -56,40 +62,38 @@ class Bundle:
         return self.fields.tokenizers
 
 
-def save_weights(model: nn.Module, path: Path) -> None:
-    """Write the weights of a model atomically; a tensor that two modules share is written once."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in _distinct(model).items()}
-    # safetensors' own save_file makes files that only their owner can read.
-    write_atomically(path, save(tensors, metadata={"format": "pt"}))
-
-
-def load_weights(model: nn.Module, path: Path) -> None:
-    """Read weights into a model of the same shapes, which keeps its precision and device.
-
-    Raises:
-        ValueError: If tensors are missing, unexpected or of another shape. The message names all of them, and the model
-            is unchanged.
-    """
-    tensors = _distinct(model)
-    try:
-        with safe_open(path, "pt") as file:
-            names = file.keys()
-            _check_shapes(path, tensors, {name: tuple(file.get_slice(name).get_shape()) for name in names})
-            with torch.no_grad():
-                for name, tensor in tensors.items():
-                    tensor.copy_(file.get_tensor(name))
-    except SafetensorError as error:
-        raise ValueError(
-            f"{path} is damaged or not a safetensors file ({error}); restore it from a copy, or train again"
-        ) from error
-
-
 def save_bundle(folder: Path, recipe: Recipe, fields: Fields, model: nn.Module, scores: dict[str, Any]) -> None:
     """Write a bundle. The weights come last: a folder with weights is complete, even if writing was interrupted."""
     fields.save(folder)
     write_atomically(folder / RECIPE, dump(recipe).encode())
     save_scores(folder, scores)
-    save_weights(model, folder / WEIGHTS)
+    save_model(folder, recipe, fields, model)
+
+
+def save_model(
+    folder: Path, recipe: Recipe, fields: Fields, model: nn.Module, metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write the weights of a bundle, with what they can only be used with: the settings of the model, the vocabularies.
+
+    Args:
+        folder: The folder of the bundle.
+        recipe: Its recipe.
+        fields: Its vocabularies.
+        model: The trained model.
+        metadata: Further statements about the weights.
+    """
+    needs = {"model": json.dumps(recipe.model.architecture), "vocabulary": fields.fingerprint}
+    save_weights(model, folder / WEIGHTS, {**(metadata or {}), **needs})
+
+
+def load_bundle_recipe(folder: Path) -> Recipe:
+    """Read the recipe of a bundle."""
+    path = folder / RECIPE
+    try:
+        text = read_inside(folder, RECIPE, LONGEST_RECIPE).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 at byte {error.start}; a recipe is a TOML text file") from None
+    return parse(text, where=str(path), name=path.stem)
 
 
 def read_bundle(
@@ -102,15 +106,78 @@ def read_bundle(
         recipe: Its recipe.
         task: Its task.
         device: Where the model goes.
-        weights: A file of weights or the folder of a checkpoint. Default: the trained model of the run.
+        weights: A file of weights in it, or the folder of a checkpoint. Default: the trained model of the run.
+
+    Raises:
+        ValueError: If a file is damaged, or was changed so that the weights can no longer be used with it.
     """
+    scores = load_scores(folder)
     fields = load_fields(folder, task.kinds)
-    model = task.build(fields.sizes)
     if weights is not None and weights.is_dir():
+        check_memory(task, fields.sizes)
+        model = task.build(fields.sizes)
         load_checkpoint_weights(model, weights)
     else:
-        load_weights(model, weights or folder / WEIGHTS)
-    return Bundle(folder, recipe, fields, model.to(device).eval(), load_scores(folder))
+        name = WEIGHTS if weights is None else str(weights.relative_to(folder))
+        model = _read_model(folder, recipe, task, fields, WeightsFile.open(find_inside(folder, name)))
+    return Bundle(folder, recipe, fields, model.to(device).eval(), scores)
+
+
+def _read_model(folder: Path, recipe: Recipe, task: BundleTask, fields: Fields, weights: WeightsFile) -> nn.Module:
+    """Build the model of a run, and fill it with weights that are verified and fit the run."""
+    _check_architecture(folder, weights, recipe)
+    if weights.metadata.get("vocabulary", fields.fingerprint) != fields.fingerprint:
+        raise ValueError(
+            f"the vocabularies in {folder} are not those that {weights.path.name} was trained with; were the tokenizer "
+            "or the labels changed after training? Restore them from a copy"
+        )
+    outline = check_memory(task, fields.sizes)
+    if outline is not None:  # before memory is reserved: a recipe cannot ask for more than the weights have
+        weights.check_shapes(outline)
+    with ThreadPoolExecutor(1, thread_name_prefix="verify") as thread:
+        verified = thread.submit(weights.verify)  # takes less time than to build the model, so nothing waits for it
+        model = task.build(fields.sizes)
+        verified.result()
+    weights.check_shapes(model)
+    weights.copy_into(model)
+    return model
+
+
+def _check_architecture(folder: Path, weights: WeightsFile, recipe: Recipe) -> None:
+    """Raise a ValueError if a setting that changes what the weights compute is not the one they were trained with."""
+    try:
+        trained: Any = json.loads(weights.metadata.get("model", "{}"))
+        current = recipe.model.architecture
+        changed = {name: value for name, value in trained.items() if name in current and current[name] != value}
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{weights.path} is damaged ({error}); restore it from a copy, or train again") from error
+    if changed:
+        values = ", ".join(f"model.{name} is {current[name]!r} and was {value!r}" for name, value in changed.items())
+        raise ValueError(f"{folder / RECIPE} was changed after training: {values}; restore the old settings")
+
+
+def check_memory(task: BundleTask, sizes: Mapping[str, int]) -> nn.Module | None:
+    """Build a model without memory for its weights, to see how large it is before it is built.
+
+    Returns:
+        The model on the device `meta`; None for a task of another package that cannot build one there.
+
+    Raises:
+        ValueError: If its weights need more than all memory of this machine.
+    """
+    try:
+        with torch.device("meta"):
+            model = task.build(sizes)
+    except (NotImplementedError, RuntimeError):
+        return None
+    needed = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    present = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > present:
+        raise ValueError(
+            f"the weights of this model need {needed / 1e9:,.0f} GB, and this machine has {present / 1e9:,.0f} GB of "
+            "memory; use a smaller model.width, model.inner or number of layers"
+        )
+    return model
 
 
 def save_scores(folder: Path, scores: dict[str, Any]) -> None:
@@ -122,10 +189,10 @@ def load_scores(folder: Path) -> dict[str, Any]:
     """Read `scores.json`; an empty table if there is none."""
     path = folder / SCORES
     try:
-        scores = json.loads(path.read_text(encoding="utf-8"))
+        scores = json.loads(read_inside(folder, SCORES, LONGEST_SCORES).decode())
     except FileNotFoundError:
         return {}
-    except ValueError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(
             f"{path} is not valid JSON ({error}); fix it, or remove it: a model works without it"
         ) from error
@@ -150,30 +217,6 @@ def find_device(name: str | torch.device = "auto") -> torch.device:
     return device
 
 
-def _distinct(model: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors of a model by name; a shared tensor under its first name only."""
-    seen: dict[int, str] = {}
-    tensors = model.state_dict(keep_vars=True)
-    return {name: tensor for name, tensor in tensors.items() if seen.setdefault(id(tensor), name) == name}
-
-
-def _check_shapes(path: Path, tensors: dict[str, Tensor], stored: dict[str, tuple[int, ...]]) -> None:
-    """Raise a ValueError that names every tensor of the file that does not match the model."""
-    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    faults = [f"missing: {name} {shapes[name]}" for name in sorted(shapes.keys() - stored.keys())]
-    faults += [f"unexpected: {name} {stored[name]}" for name in sorted(stored.keys() - shapes.keys())]
-    faults += [
-        f"of another shape: {name} is {stored[name]} in the file and {shapes[name]} in the model"
-        for name in sorted(shapes.keys() & stored.keys())
-        if stored[name] != shapes[name]
-    ]
-    if faults:
-        raise ValueError(
-            f"{path} does not fit the model of the recipe; were the recipe or the tokenizer changed after training?\n  "
-            + "\n  ".join(faults)
-        )
-
-
 def check_folder(folder: Path) -> None:
     """Raise a ValueError unless the folder is a trained run; the message says what it is instead."""
     if not folder.exists():
@@ -182,7 +225,7 @@ def check_folder(folder: Path) -> None:
         raise ValueError(f"there is no run at {folder}; {hint}")
     if not folder.is_dir():
         raise ValueError(f"{folder} is a file; a run is a folder with {RECIPE}, {TOKENIZER}/ and {WEIGHTS} in it")
-    missing = [name for name in (RECIPE, WEIGHTS) if not (folder / name).is_file()]
+    missing = [name for name in (RECIPE, WEIGHTS) if not (folder / name).exists()]
     if missing == [WEIGHTS]:
         raise ValueError(f"{folder} is a run without {WEIGHTS}: it is not trained yet; {other_weights(folder)}")
     if missing:

@@ -1,6 +1,6 @@
-"""Read files as lines, block by block, and write files atomically.
+"""Read files as lines, block by block, write files atomically, and compute checksums of their contents.
 
-All files are read by the same rules:
+All text files are read by the same rules:
 
 - Text is strict UTF-8. A byte-order mark at the start of the file is dropped.
 - A line ends at `\\n` or `\\r\\n` only. A lone `\\r`, a form feed, U+0085, U+2028, NUL and all other control characters
@@ -10,10 +10,13 @@ All files are read by the same rules:
 """
 
 import gzip
+import hashlib
 import os
 import secrets
+import stat
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -21,6 +24,9 @@ from typing import BinaryIO, cast
 BLOCK = 1 << 20
 LONGEST_LINE = 1 << 26
 """Maximal bytes of a line; a file with a longer line is not a text file."""
+
+CHECKSUM_BLOCK = 1 << 22
+"""Bytes of a file whose CRC is computed at a time; part of the definition of `checksum`."""
 
 _BOM = b"\xef\xbb\xbf"
 _GZIP = b"\x1f\x8b"
@@ -121,6 +127,73 @@ def _decode(path: Path, data: bytes, before: int) -> str:
             f"{path}, line {line}: byte {column} (0x{data[error.start]:02x}) is not UTF-8 ({error.reason}). "
             f"Convert the file from its own encoding, such as: iconv -f {encoding} -t UTF-8"
         ) from error
+
+
+def find_inside(folder: Path, name: str) -> Path:
+    """Return the resolved path of a regular file in a folder that somebody else may have written.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is a pipe, a device or a folder, or a link that leads out of the folder.
+    """
+    path = folder / name
+    real = path.resolve(strict=True)
+    if not real.is_relative_to(folder.resolve()):
+        raise ValueError(f"{path} leads out of {folder}, to {real}; copy the file into the folder")
+    mode = real.stat().st_mode
+    if not stat.S_ISREG(mode):
+        kind = "folder" if stat.S_ISDIR(mode) else "pipe, socket or device"
+        raise ValueError(f"{path} is a {kind}, not a regular file; replace it by a copy of the original")
+    return real
+
+
+def read_inside(folder: Path, name: str, limit: int) -> bytes:
+    """Return the contents of a regular file in a folder that somebody else may have written.
+
+    Args:
+        folder: The folder; a link may not lead out of it.
+        name: Path of the file in the folder.
+        limit: Maximal number of bytes. A longer file is an error, which is found before it is read.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is not a regular file inside the folder, or too long.
+    """
+    # Between the check and this call the file may become a pipe, which O_NONBLOCK opens without waiting for a writer.
+    descriptor = os.open(find_inside(folder, name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        data = file.read(limit + 1) if os.fstat(descriptor).st_size <= limit else None
+    if data is None or len(data) > limit:
+        raise ValueError(f"{folder / name} has more than {limit:,} bytes, so it is not what its name says; replace it")
+    return data
+
+
+def checksum(path: Path, start: int = 0) -> str:
+    """Return a checksum of a file from the byte `start` on, computed on all cores.
+
+    It is the SHA-256 of the CRC-32 of all blocks of 4 MiB. It finds damage, but is no protection from forgery.
+    """
+    with path.open("rb") as file:
+        descriptor, size = file.fileno(), os.fstat(file.fileno()).st_size
+
+        def block_crc(offset: int) -> int:
+            # A short read leaves the rest of the block out: then the file was truncated under way.
+            return zlib.crc32(os.pread(descriptor, CHECKSUM_BLOCK, offset))
+
+        offsets = range(start, size, CHECKSUM_BLOCK)
+        if len(offsets) <= 1:
+            return _digest(map(block_crc, offsets))
+        with ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="checksum") as pool:
+            return _digest(pool.map(block_crc, offsets))
+
+
+def checksum_of(data: memoryview) -> str:
+    """Return the `checksum` of a file with these contents."""
+    return _digest(zlib.crc32(data[at : at + CHECKSUM_BLOCK]) for at in range(0, len(data), CHECKSUM_BLOCK))
+
+
+def _digest(crcs: Iterable[int]) -> str:
+    return hashlib.sha256(b"".join(crc.to_bytes(4, "little") for crc in crcs)).hexdigest()
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -422,6 +422,30 @@ def test_a_damaged_store_is_rebuilt_with_a_warning(
     assert "rebuilt" in warning
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "source.ids", "target.offsets", "target.lengths", "source.text"])
+@pytest.mark.parametrize("at", [0.0, 0.5, 0.99])
+def test_a_store_with_a_changed_byte_is_rebuilt(folder: CorpusFolder, name: str, at: float) -> None:
+    corpus = folder.write(VARIED)
+    store = folder.store(corpus, text=True)
+    whole = contents(store)
+    path = store.folder / name
+    data = bytearray(path.read_bytes())
+    data[int(at * len(data))] ^= 1
+    path.write_bytes(data)
+    assert contents(folder.store(corpus, text=True)) == whole
+    assert folder.built == 2
+
+
+def test_a_store_of_an_earlier_build_without_checksums_is_used(folder: CorpusFolder) -> None:
+    corpus = folder.write(VARIED)
+    path = folder.store(corpus).folder / "manifest.json"
+    manifest = json.loads(path.read_bytes())
+    del manifest["checksums"]
+    path.write_text(json.dumps(manifest))
+    assert folder.store(corpus).folder == path.parent
+    assert folder.built == 1
+
+
 def test_a_store_of_version_1_is_not_misread(folder: CorpusFolder, caplog: pytest.LogCaptureFixture) -> None:
     corpus = folder.write(RECORDS)
     store = folder.store(corpus)

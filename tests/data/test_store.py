@@ -77,6 +77,24 @@ def test_text_that_was_not_kept_is_an_error(tmp_path: Path) -> None:
         write_store(tmp_path, pairs(([1], [2]))).text(np.array([0]))
 
 
+def test_a_view_of_some_records_has_them_and_their_numbers(tmp_path: Path) -> None:
+    records = pairs(([1, 2], [3]), ([4] * 9, [5]), ([6], [7, 8]))
+    view = write_store(tmp_path, records, texts=texts_of(records)).select(np.array([0, 2]))
+    view = pickle.loads(pickle.dumps(view))
+    assert len(view) == 2
+    assert view.longest == {"source": 2, "target": 2}
+    assert [view.tokens(name) for name in ("source", "target")] == [3, 3]
+    gathered = view.gather(np.array([1, 0]))
+    assert {name: lists_from(rows) for name, rows in gathered.items()} == {
+        "source": [[6], [1, 2]],
+        "target": [[7, 8], [3]],
+    }
+    assert view.text(np.array([1]))["source"] == [texts_of(records)[2]["source"]]
+    assert view.record_numbers(np.array([1, 0])) == [3, 1]
+    with pytest.raises(IndexError, match="records 0 to 1"):
+        view.gather(np.array([2]))
+
+
 def test_a_store_can_be_pickled(tmp_path: Path) -> None:
     store = pickle.loads(pickle.dumps(write_store(tmp_path, pairs(([1], [2, 3])))))
     assert lists_from(store.gather(np.array([0]))["target"]) == [[2, 3]]

@@ -116,7 +116,7 @@ def test_the_error_of_a_missing_or_exchanged_model_names_it(
     with pytest.raises(ValueError, match=r"joint\.model is not the model"):
         Tokenizers.load(tmp_path / "one")
     (tmp_path / "two" / "target.model").unlink()
-    with pytest.raises(ValueError, match=r"target\.model does not exist"):
+    with pytest.raises(ValueError, match=r"target\.model is missing"):
         Tokenizers.load(tmp_path / "two")
 
 

@@ -58,19 +58,20 @@ def one_cache(shared_cache: None) -> None:
 @pytest.fixture(scope="session")
 def once(cache: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An uninterrupted run, trained once; tests must not change it."""
-    return _trained(cache, tmp_path_factory.mktemp("once"), "train.steps=6")
+    return train_tiny(cache, tmp_path_factory.mktemp("once"), "train.steps=6")
 
 
 @pytest.fixture(scope="session")
 def begun(cache: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run after four of six steps, trained once; tests must not change it."""
-    return _trained(cache, tmp_path_factory.mktemp("begun"), "train.steps=4")
+    return train_tiny(cache, tmp_path_factory.mktemp("begun"), "train.steps=4")
 
 
-def _trained(cache: str, folder: Path, override: str) -> Path:
+def train_tiny(cache: str, folder: Path, *overrides: str) -> Path:
+    """Train a tiny run in a folder, and return its folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", cache)
-        list(train(parse(TINY, [override], name="tiny"), folder / "run", "cpu"))
+        list(train(parse(TINY, overrides, name="tiny"), folder / "run", "cpu"))
     return folder / "run"
 
 

@@ -49,4 +49,4 @@ def story(run: Path, since: int = 0, pace: float = 1.0) -> Iterator[Event]:
         if step % 50 == 0:
             yield validated(step)
             yield Saved(step, run / f"checkpoints/{step}")
-    yield Finished(STEPS, "steps", 12.5, 90_000, STEPS, {"test": {"BLEU": 31.5}}, run)
+    yield Finished(STEPS, "steps", 12.5, 90_000, STEPS, {"weights": "best, step 100", "test": {"BLEU": 31.5}}, run)

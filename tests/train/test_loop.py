@@ -18,6 +18,7 @@ from regard.recipe import Recipe, dump, parse
 from regard.run_files import CHECKPOINTS
 from regard.tasks import Sample, load_bundle, make_task
 from regard.train.checkpoint import find_latest
+from regard.train.distributed import WorkerGroup
 from regard.train.events import Event, Finished, Noticed, Progress, Started, Validated
 from regard.train.loop import train
 from regard.train.validation import MIN_PREDICTIONS, TIME_FRACTION, affordable_predictions
@@ -63,6 +64,41 @@ def test_a_sequence_longer_than_the_learned_positions_raises_an_error_before_tra
     recipe = tiny(override, "model.position=learned", "model.positions=100", "data.drop=[]")
     with pytest.raises(ValueError, match=rf"data\.{text} has a sequence of \d+ tokens.* 100 positions: raise"):
         next(train(recipe, tmp_path / "run", "cpu"))
+
+
+def test_validation_records_longer_than_the_limit_are_left_out_and_named(
+    tiny: Make, trained: Train, tmp_path: Path
+) -> None:
+    lines = {"en": ["I can go", "a " * 9_000, "we can go"], "de": ["Ich kann gehen", "b", "wir"]}
+    for side, texts in lines.items():
+        (tmp_path / f"valid.{side}").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    recipe = tiny(
+        f"data.valid={{source='{tmp_path}/valid.en', target='{tmp_path}/valid.de'}}", "train.steps=2", "data.longest=40"
+    )
+    prepared = prepare(recipe, make_task(recipe), tmp_path / "run")
+    message = "data.valid: 1 of 3 records have more than data.longest = 40 tokens and are left out (line 2)"
+    assert message in str(prepared)
+    assert prepared.summary()["valid"]["too_long"] == (2,)
+    events = trained(recipe, tmp_path / "run")
+    assert message in [event.message for event in events if isinstance(event, Noticed)]
+    assert json.loads((tmp_path / "run" / "scores.json").read_text())["valid"]["examples"] == 2
+
+
+def test_the_lines_of_warnings_are_those_of_the_corpus(
+    tiny: Make, once: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Validation translates some lines in another order than that of the file."""
+    texts = [f"I can go {number}" for number in range(40)]
+    texts[20] = "we can go " * 60
+    for side in ("en", "de"):
+        (tmp_path / f"long.{side}").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    corpus = f"{{source='{tmp_path}/long.en', target='{tmp_path}/long.de'}}"
+    recipe = tiny(f"data.test={corpus}", "data.longest=40")
+    task, bundle = make_task(recipe), load_bundle(once)
+    test = prepare(recipe, task, tmp_path, fields=bundle.fields).test
+    assert test is not None
+    task.predict(bundle.model, bundle.fields, test.store, test.corpus, 39, WorkerGroup(torch.device("cpu")))
+    assert [message.split(" has")[0] for message in caplog.messages] == ["line 21"]
 
 
 def test_sampled_subwords_stay_within_the_learned_positions(tiny: Make, trained: Train, tmp_path: Path) -> None:
@@ -136,7 +172,6 @@ def weights_after_whole_steps(recipe: Recipe) -> dict[str, torch.Tensor]:
     from regard.models.seq2seq import Seq2Seq
     from regard.tasks import make_task
     from regard.tasks.translation import TranslationBatch
-    from regard.train.distributed import WorkerGroup
     from regard.train.schedule import learning_rate, resolve
     from regard.train.setup import build_setup
 

@@ -120,7 +120,7 @@ def test_the_last_state_of_the_live_view_says_how_training_ended() -> None:
             view.show(event)
     written = view.console.file
     assert isinstance(written, io.StringIO)
-    assert "because all steps are done: 0:12, 90.0 k tokens; best at step 100" in written.getvalue()
+    assert "because all steps are done: 0:12, 90.0 k tokens; saved weights: best, step 100" in written.getvalue()
     assert "compile is off" in written.getvalue()
 
 

@@ -12,14 +12,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from tests.train.conftest import kinds, weights
+from safetensors.torch import load_file, save_file
+from tests.train.conftest import kinds, train_tiny, weights
 
+from regard.data.batch import Batch
 from regard.recipe import Recipe, dump
 from regard.run_files import CHECKPOINTS
+from regard.tasks import load_bundle
+from regard.tasks.translation import TranslationTask
 from regard.train.checkpoint import find_latest
-from regard.train.events import Event, Finished, Noticed, Progress, Started
+from regard.train.events import Event, Finished, Noticed, Progress, Saved, Started
 from regard.train.loop import train
+from regard.train.report.formatting import describe_end
+from regard.weights import save_weights
 
 Make = Callable[..., Recipe]
 Train = Callable[[Recipe, Path], list[Event]]
@@ -212,6 +217,143 @@ def test_a_finished_run_takes_no_further_step(straight: Path, tiny: Make, traine
     assert kinds(trained(tiny(), straight)) == ["Started", "Finished"]
 
 
+WORSE_IN_THE_END = ("train.rate=1", "train.warmup=10")
+"""Settings of a run whose best weights are not its last ones."""
+
+
+@pytest.fixture(scope="module")
+def best_at_4(cache: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete run of six steps whose best weights are those of step 4; tests must not change it."""
+    return train_tiny(cache, tmp_path_factory.mktemp("best"), *WORSE_IN_THE_END)
+
+
+def flip_bit(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def write_nan(path: Path) -> None:
+    """Replace a weight by NaN, in a file without a checksum as version 0.1 wrote it."""
+    tensors = load_file(path)
+    next(iter(tensors.values())).view(-1)[0] = float("nan")
+    save_file(tensors, path)
+
+
+@pytest.mark.parametrize("harm", ["none", "removed", "bit", "nan"])
+def test_repeating_a_finished_command_leaves_the_model_as_it_is(
+    harm: str, best_at_4: Path, tiny: Make, trained: Train, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(best_at_4, tmp_path / "run"))
+    best = run / "weights" / "best.safetensors"
+    match harm:
+        case "removed":
+            shutil.rmtree(run / "weights")
+        case "bit":
+            flip_bit(best, -5)
+        case "nan":
+            write_nan(best)
+    before = (run / "model.safetensors").read_bytes()
+    finished = trained(tiny(*WORSE_IN_THE_END), run)[-1]
+    assert isinstance(finished, Finished)
+    assert (run / "model.safetensors").read_bytes() == before
+    assert finished.scores["weights"] == "best on data.valid, step 4"
+    assert "saved weights: best on data.valid, step 4" in describe_end(finished, "tokens")
+
+
+def test_best_weights_that_are_lost_are_taken_from_the_model_when_training_goes_on(
+    best_at_4: Path, tiny: Make, trained: Train, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(best_at_4, tmp_path / "run"))
+    shutil.rmtree(run / "weights")
+    before = load_file(run / "model.safetensors")
+    finished = trained(tiny(*WORSE_IN_THE_END, "train.steps=7"), run)[-1]
+    assert isinstance(finished, Finished)
+    assert finished.scores["weights"] == "best on data.valid, step 4"
+    assert all(torch.equal(tensor, before[name]) for name, tensor in load_file(run / "model.safetensors").items())
+
+
+@pytest.mark.parametrize("harm", ["bit", "removed", "stale"])
+def test_a_model_that_is_damaged_or_of_an_earlier_step_is_made_again(
+    harm: str, best_at_4: Path, tiny: Make, trained: Train, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(best_at_4, tmp_path / "run"))
+    path = run / "model.safetensors"
+    before = {name: tensor.clone() for name, tensor in load_file(path).items()}  # the file is mapped
+    match harm:
+        case "bit":
+            flip_bit(path, -5)
+        case "removed":
+            path.unlink()
+        case "stale":
+            model = load_bundle(run).model
+            for parameter in model.parameters():
+                parameter.data.zero_()
+            save_weights(model, path, {"run_step": "4"})
+    trained(tiny(*WORSE_IN_THE_END), run)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in load_file(path).items())
+
+
+def test_a_changed_setting_of_the_model_is_refused_even_if_the_recipe_of_the_run_was_changed_too(
+    half: Path, tiny: Make, trained: Train
+) -> None:
+    changed = tiny("model.heads=4")
+    (half / "recipe.toml").write_text(dump(changed), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"model.heads is 4 and was 2"):
+        trained(changed, half)
+
+
+class FailingTask(TranslationTask):
+    """A task whose validation fails."""
+
+    def evaluate(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        raise RuntimeError("out of memory")
+
+
+def test_a_validation_that_fails_loses_no_step_and_is_repeated(
+    straight: Path, tiny: Make, trained: Train, tmp_path: Path
+) -> None:
+    with pytest.raises(RuntimeError, match="out of memory"):
+        list(train(tiny("train.every=4"), tmp_path / "run", "cpu", task=FailingTask(tiny("train.every=4"))))
+    place, faults = find_latest(tmp_path / "run")
+    assert place is not None
+    assert (place.name, faults) == ("step-00000004", [])
+    events = trained(tiny("train.every=2"), tmp_path / "run")
+    assert kinds(events)[:2] == ["Started", "Validated"]
+    assert same(straight, tmp_path / "run")
+
+
+def test_a_folder_that_is_removed_during_training_becomes_a_complete_run_again(
+    straight: Path, tiny: Make, tmp_path: Path
+) -> None:
+    events: list[Event] = []
+    for event in train(tiny(), tmp_path / "run", "cpu"):
+        events.append(event)
+        if isinstance(event, Saved) and event.step == 4:
+            shutil.rmtree(tmp_path / "run")
+    messages = [event.message for event in events if isinstance(event, Noticed)]
+    assert messages == [
+        f"{tmp_path / 'run'} was removed during training; its recipe and vocabularies are written again"
+    ]
+    assert load_bundle(tmp_path / "run").scores["training"]["steps"] == 6
+    assert same(straight, tmp_path / "run")
+
+
+@pytest.mark.parametrize("folder", ["/proc/run", "/proc/version/run"])
+def test_a_folder_that_cannot_be_written_to_is_an_error_before_data_are_read(folder: str, tiny: Make) -> None:
+    stages: list[str] = []
+    recipe = tiny("text.size=321")  # its vocabulary is not in the cache
+    with pytest.raises(OSError, match=rf"cannot write in {folder}; choose another folder with --run"):
+        next(train(recipe, Path(folder), "cpu", lambda stage, records: stages.append(stage)))
+    assert stages == []
+
+
+def test_a_run_that_fails_before_training_leaves_no_folder(tiny: Make, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="does not exist"):
+        next(train(tiny("data.train.0={source='no.en', target='no.de'}"), tmp_path / "a" / "b", "cpu"))
+    assert not (tmp_path / "a").exists()
+
+
 def test_another_recipe_is_refused_with_the_differences(straight: Path, tiny: Make, trained: Train) -> None:
     with pytest.raises(ValueError, match=r"(?s)train.rate was 0.01, now 0.5.*--run$"):
         trained(tiny("train.rate=0.5"), straight)
@@ -265,6 +407,7 @@ def test_damaged_weights_are_ignored(
     trained(recipe, tmp_path)
     (tmp_path / "weights" / "step-00000002.safetensors").unlink()
     (tmp_path / "weights" / f"{harmed}.safetensors").write_bytes(b"no weights")
+    (tmp_path / "model.safetensors").unlink()
     finished = trained(recipe, tmp_path)[-1]
     assert isinstance(finished, Finished)
     assert finished.scores["weights"].startswith(chosen)
@@ -288,7 +431,7 @@ def test_a_trained_model_without_checkpoints_is_not_replaced(straight: Path, tin
     shutil.rmtree(straight / CHECKPOINTS)
     with pytest.raises(ValueError, match="started with another recipe"):
         trained(tiny("train.rate=0.5"), straight)
-    with pytest.raises(ValueError, match=r"trained model but no checkpoint.*--run.*or remove"):
+    with pytest.raises(ValueError, match=r"trained model but no checkpoint.*is left as it is.*--run"):
         trained(tiny(), straight)
 
 

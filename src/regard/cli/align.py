@@ -79,15 +79,13 @@ def _choose_head(
     translator: "Translator", run: str, pairs: "Iterable[tuple[str, str]] | None", gold: "list[Alignment] | None"
 ) -> None:
     """Choose the alignment head by the pairs, or by the validation corpus, and store it in `scores.json`."""
-    from regard.bundle import load_scores, save_scores
+    from regard.bundle import load_bundle_recipe, load_scores, save_scores
     from regard.predict.scoring import MAX_CHOICE_PAIRS, choose_alignment_head, read_pairs
-    from regard.recipe import load as load_recipe
-    from regard.run_files import RECIPE
     from regard.run_path import find_run
 
     folder = find_run(run).folder
     if pairs is None:
-        recipe = load_recipe(folder / RECIPE)
+        recipe = load_bundle_recipe(folder)
         if recipe.data.valid is None:
             raise ValueError(f"the recipe of {run} has no validation corpus (data.valid); give --source and --target")
         pairs, gold = read_pairs(recipe.data.valid, recipe, MAX_CHOICE_PAIRS)

@@ -140,8 +140,8 @@ def score_by_length(
 
 def _read_test_set(run: str, source: str | None, reference: list[str]) -> tuple[list[str], list[list[str]]]:
     """Return sources and references: those of the files, or the test set of the recipe."""
+    from regard.bundle import load_bundle_recipe
     from regard.predict.scoring import read_pairs
-    from regard.recipe import load
     from regard.run_files import RECIPE
     from regard.run_path import find_run
     from regard.score import read_sentences
@@ -159,7 +159,7 @@ def _read_test_set(run: str, source: str | None, reference: list[str]) -> tuple[
                     "line i of each must belong to the same sentence"
                 )
         return lines[source], [lines[path] for path in reference]
-    recipe = load(existing_file(str(find_run(run).folder / RECIPE)))
+    recipe = load_bundle_recipe(existing_file(str(find_run(run).folder / RECIPE)).parent)
     if recipe.data.test is None:
         raise ValueError(f"the recipe of {run} has no test set (data.test); give --source and --reference")
     pairs, _ = read_pairs(recipe.data.test, recipe)

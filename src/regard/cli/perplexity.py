@@ -93,14 +93,14 @@ def _print_text_perplexity(run: str, text: str, as_json: bool, device: str) -> N
     """Print the perplexity of a text file, split into documents as the recipe says: lines, paragraphs or the file."""
     from pathlib import Path
 
+    from regard.bundle import load_bundle_recipe
     from regard.data.corpus import Reader
-    from regard.recipe import TextCorpus, load
-    from regard.run_files import RECIPE
+    from regard.recipe import TextCorpus
     from regard.run_path import find_run
     from regard.tasks import load_generator
 
     generator = load_generator(run, device, "float32")
-    reader = Reader(("text",), Path(), documents=load(find_run(run).folder / RECIPE).data.documents)
+    reader = Reader(("text",), Path(), documents=load_bundle_recipe(find_run(run).folder).data.documents)
     table = generator.perplexity(record[0] for record in reader.records(TextCorpus(files={"text": text}))).to_json()
     if as_json:
         print_line(json.dumps(table, indent=2))

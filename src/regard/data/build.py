@@ -33,7 +33,7 @@ from regard.data.fields import Field, Fields, TextField
 from regard.data.fields.label import UnknownLabelError
 from regard.data.filters import KEPT, FilterReport, RecordFilter
 from regard.data.rows import Rows
-from regard.data.store import VERSION, EncodedColumn, FieldWriter, Manifest, Store
+from regard.data.store import MANIFEST, VERSION, EncodedColumn, FieldWriter, Manifest, Store
 from regard.files import write_atomically
 from regard.recipe import Corpus, Data, Filter, PhrasebookCorpus
 
@@ -103,11 +103,13 @@ def identity(corpus: Corpus, reader: Reader, cache: Path) -> dict[str, Any]:
 
 
 def _open(folder: Path, *, warn: bool = False) -> Store | None:
-    """Open the store in a folder if there is a complete one; optionally warn about a damaged one."""
+    """Open and verify the store in a folder, if there is one; optionally warn about a damaged one."""
     if not folder.exists():
         return None
     try:
-        return Store.open(folder)
+        store = Store.open(folder)
+        store.verify()
+        return store
     except ValueError as error:
         if warn:
             _log.warning("%s The store is rebuilt.", error)
@@ -194,7 +196,7 @@ class _Builder:
                 fields={name: writer.finish() for name, writer in writers.items()},
                 report=report,
             )
-        write_atomically(folder / "manifest.json", manifest.model_dump_json().encode())
+        write_atomically(folder / MANIFEST, manifest.sealed(folder).model_dump_json().encode())
 
     def _duplicates(self, scratch: Path) -> NDArray[np.bool_] | None:
         """Return which records repeat an earlier one, if that filter is on; those of a phrasebook never do."""

@@ -1,4 +1,4 @@
-"""Prepare the data of a recipe: learn its vocabularies and build a store for each training corpus.
+"""Prepare the data of a recipe: learn its vocabularies and build a store for each corpus.
 
 Both are cached under a hash of what they are made of, so a second run of the same recipe finds them. The folder of a
 run gets its own copy of the vocabularies, because a model cannot be used without them.
@@ -6,10 +6,14 @@ run gets its own copy of the vocabularies, because a model cannot be used withou
 
 import hashlib
 import json
+import logging
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
 
 from regard.data.batch import Collator
 from regard.data.blocks import Blocks
@@ -21,6 +25,8 @@ from regard.data.store import Store
 from regard.files import write_atomically
 from regard.recipe import Corpus, FieldKind, Filter, Recipe, dump
 from regard.run_files import RECIPE
+
+_log = logging.getLogger("regard")
 
 ProgressCallback = Callable[[str, int], None]
 """Called with the name of a stage and the number of records done."""
@@ -47,6 +53,29 @@ class DataTask(Collator, Protocol):
 
 
 @dataclass(frozen=True)
+class EvaluationData:
+    """A validation or test corpus, with its text."""
+
+    corpus: Corpus
+    store: Store | Blocks
+    limit: int | None
+    """Maximum number of tokens of a text, if it has one."""
+    too_long: tuple[int, ...]
+    """Lines of the records that were left out because a text has more tokens."""
+
+    def notices(self, name: str) -> list[str]:
+        """Return a message about the records that were left out, if there are any."""
+        if not self.too_long:
+            return []
+        total = len(self.too_long) + len(self.store)
+        lines = ", ".join(map(str, self.too_long[:5])) + ", …" * (len(self.too_long) > 5)
+        return [
+            f"{name}: {len(self.too_long)} of {total} records have more than data.longest = {self.limit} tokens and "
+            f"are left out (line {lines})"
+        ]
+
+
+@dataclass(frozen=True)
 class Prepared:
     """The data of a recipe, ready for training."""
 
@@ -57,6 +86,10 @@ class Prepared:
     """The training corpora, in the order of the recipe."""
     stores: tuple[Store | Blocks, ...]
     """The store of each."""
+    valid: "EvaluationData | None" = None
+    """The validation data."""
+    test: "EvaluationData | None" = None
+    """The test data."""
 
     def summary(self) -> dict[str, Any]:
         """Return a description as JSON."""
@@ -77,6 +110,17 @@ class Prepared:
                 }
                 for corpus, store in zip(self.corpora, self.stores, strict=True)
             ],
+            **{
+                name: {
+                    "corpus": data.corpus.model_dump(),
+                    "examples": len(data.store),
+                    "tokens": {name: data.store.tokens(name) for name in self.fields},
+                    "longest": dict(data.store.longest),
+                    "too_long": data.too_long,
+                }
+                for name, data in (("valid", self.valid), ("test", self.test))
+                if data is not None
+            },
         }
 
     def __str__(self) -> str:
@@ -90,6 +134,10 @@ class Prepared:
                 if isinstance(field, TextField)
             )
             parts.append(f"{corpus_name(corpus)}\n{tokens}\n{store.report}")
+        for name, data in (("data.valid", self.valid), ("data.test", self.test)):
+            if data is not None:
+                examples = f"{name}: {corpus_name(data.corpus)}\n{len(data.store):,} examples"
+                parts.append("\n".join([examples, *data.notices(name)]))
         return "\n\n".join(parts)
 
     def _vocabularies(self) -> str:
@@ -109,7 +157,7 @@ def prepare(
     workers: int | None = None,
     fields: Fields | None = None,
 ) -> Prepared:
-    """Learn the vocabularies of a recipe and store its training corpora; cached results are reused.
+    """Learn the vocabularies of a recipe and store its corpora; cached results are reused.
 
     Args:
         recipe: The recipe.
@@ -122,7 +170,11 @@ def prepare(
     progress = progress or (lambda stage, records: None)
     fields = fields or _vocabularies(recipe, task, cache_folder(), progress)
     stores = tuple(_store(recipe, task, number, fields, progress, workers) for number in range(len(recipe.data.train)))
-    return Prepared(run, fields, recipe.data.train, stores)
+    valid, test = (
+        None if corpus is None else _evaluation_data(recipe, task, corpus, fields, limited=corpus is recipe.data.valid)
+        for corpus in (recipe.data.valid, recipe.data.test)
+    )
+    return Prepared(run, fields, recipe.data.train, stores, valid, test)
 
 
 def write_run_files(recipe: Recipe, prepared: Prepared) -> None:
@@ -131,11 +183,16 @@ def write_run_files(recipe: Recipe, prepared: Prepared) -> None:
     write_atomically(prepared.run / RECIPE, dump(recipe).encode())
 
 
-def evaluation_store(recipe: Recipe, task: DataTask, corpus: Corpus, fields: Fields) -> Store | Blocks:
-    """Return the store of a validation or test corpus; no record is dropped and the text is kept."""
+def _evaluation_data(recipe: Recipe, task: DataTask, corpus: Corpus, fields: Fields, limited: bool) -> EvaluationData:
+    """Return a validation or test corpus with its text.
+
+    Of validation data, records are left out that the filter `long` would drop: one of them could need more memory than
+    all of training, at every validation. Of test data every record is scored.
+    """
+    data = recipe.data
     store = build_store(
         corpus,
-        recipe.data,
+        data,
         fields,
         cache=cache_folder(),
         drop=(),
@@ -143,7 +200,19 @@ def evaluation_store(recipe: Recipe, task: DataTask, corpus: Corpus, fields: Fie
         keep_text=True,
         seed=recipe.seed,
     )
-    return store if recipe.data.block is None else Blocks(store, recipe.data.block)
+    if data.block is not None:
+        return EvaluationData(corpus, Blocks(store, data.block), None, ())
+    if not limited or "long" not in task.filters:
+        return EvaluationData(corpus, store, None, ())
+    texts = [store.lengths[name] for name, field in fields.items() if isinstance(field, TextField)]
+    fits = np.maximum.reduce(texts) <= data.longest
+    if not fits.any():
+        raise ValueError(
+            f"Every record of data.valid has more than data.longest = {data.longest} tokens. Raise data.longest, or "
+            "name other validation data."
+        )
+    too_long = tuple(int(index) + 1 for index in np.flatnonzero(~fits))
+    return EvaluationData(corpus, store.select(np.flatnonzero(fits)) if too_long else store, data.longest, too_long)
 
 
 def corpus_name(corpus: Corpus) -> str:
@@ -186,11 +255,24 @@ def _vocabularies(recipe: Recipe, task: DataTask, cache: Path, progress: Progres
     name = hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
     folder = cache / "vocabulary" / name
     with build_lock(folder):
-        if not folder.exists():
-            learned = learn_fields(task.kinds, _records(recipe, reader, progress), recipe, task.multiline)
-            with atomic_folder(folder) as scratch:
-                learned.save(scratch)
-    return load_fields(folder, task.kinds)
+        if fields := _cached_vocabularies(folder, task):
+            return fields
+        shutil.rmtree(folder, ignore_errors=True)
+        learned = learn_fields(task.kinds, _records(recipe, reader, progress), recipe, task.multiline)
+        with atomic_folder(folder) as scratch:
+            learned.save(scratch)
+        return load_fields(folder, task.kinds)
+
+
+def _cached_vocabularies(folder: Path, task: DataTask) -> Fields | None:
+    """Return the vocabularies in a folder of the cache; None if there are none or, with a warning, they are damaged."""
+    if not folder.exists():
+        return None
+    try:
+        return load_fields(folder, task.kinds)
+    except ValueError as error:
+        _log.warning("%s. The vocabulary is learned again.", error)
+        return None
 
 
 def _records(recipe: Recipe, reader: Reader, progress: ProgressCallback) -> Iterator[tuple[str, ...]]:

@@ -8,12 +8,13 @@ A store is a folder. For each field of a record it has
     <field>.text          where raw text is kept: its UTF-8 bytes, concatenated
     <field>.text-offsets  and where each text begins; int64
 
-all little-endian, and `manifest.json`, written last, with the size of every file. Nothing is read before it is needed,
-so a corpus takes disk space, not memory.
+all little-endian, and `manifest.json`, written last, with the size and a checksum of every file. Nothing is kept in
+memory, so a corpus takes disk space only.
 """
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -26,11 +27,12 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, Validat
 
 from regard.data.filters import FilterReport
 from regard.data.rows import Lengths, Numbers, Rows, gather_slices
-from regard.files import fsync_path
+from regard.files import checksum, checksum_of, fsync_path
 
 VERSION: Literal[2] = 2
 """Version of the format; part of every fingerprint, so stores of other versions are rebuilt, not misread."""
 
+MANIFEST = "manifest.json"
 _BLOCK = 1 << 20
 
 
@@ -92,6 +94,24 @@ class Manifest(BaseModel):
     tags: dict[str, NonNegativeInt]
     fields: dict[str, FieldManifest]
     report: FilterReport
+    checksums: dict[str, str] | None = None
+    """Checksum of every file, and of the rest of the manifest; stores of earlier builds have none."""
+
+    @property
+    def own_checksum(self) -> str:
+        """Checksum of the manifest without its checksums."""
+        return checksum_of(memoryview(self.model_dump_json(exclude={"checksums"}).encode()))
+
+    def sealed(self, folder: Path) -> "Manifest":
+        """Return the manifest with the checksums of all files in the folder."""
+        checksums = {name: checksum(folder / name) for name in self.sizes()}
+        return self.model_copy(update={"checksums": {**checksums, MANIFEST: self.own_checksum}})
+
+    def sizes(self) -> dict[str, int]:
+        """Return all files of the store and the size of each in bytes."""
+        return {
+            file: size for name, field in self.fields.items() for file, size in field.sizes(name, self.records).items()
+        }
 
 
 @dataclass(frozen=True)
@@ -126,6 +146,7 @@ class Store:
     def __init__(self, folder: Path, manifest: Manifest, fields: Mapping[str, StoredField]) -> None:
         """Use `Store.open` to read a store from a folder."""
         self.folder = folder
+        self._manifest = manifest
         self.fields = dict(fields)
         self.report: FilterReport = manifest.report
         """Numbers of records read, kept and dropped when the store was built."""
@@ -134,6 +155,7 @@ class Store:
         self.lengths = {name: field.lengths for name, field in fields.items()}
         self.longest = {name: field.longest for name, field in fields.items()}
         self._records = manifest.records
+        self._selected: Numbers | None = None
 
     @classmethod
     def open(cls, folder: Path) -> "Store":
@@ -142,11 +164,11 @@ class Store:
         Raises:
             ValueError: If the folder is not a complete store of this version.
         """
-        path = folder / "manifest.json"
+        path = folder / MANIFEST
         try:
             manifest = Manifest.model_validate_json(path.read_bytes())
         except FileNotFoundError:
-            raise ValueError(f"{folder} is not a store: it has no manifest.json.") from None
+            raise ValueError(f"{folder} is not a store: it has no {MANIFEST}.") from None
         except ValidationError as error:
             raise ValueError(f"{path} is damaged or of another version ({error.error_count()} faults).") from error
         fields = {
@@ -154,9 +176,28 @@ class Store:
         }
         return cls(folder, manifest, fields)
 
-    def __reduce__(self) -> tuple[Callable[[Path], "Store"], tuple[Path]]:
-        """Pickle as the path of the folder."""
-        return Store.open, (self.folder,)
+    def verify(self) -> None:
+        """Read all files once; raise a ValueError if one is not as it was written."""
+        checksums = self._manifest.checksums
+        if checksums is None:
+            return
+        changed = [name for name in self._manifest.sizes() if checksum(self.folder / name) != checksums.get(name)]
+        changed += [MANIFEST] * (checksums.get(MANIFEST) != self._manifest.own_checksum)
+        if changed:
+            raise ValueError(f"{self.folder / changed[0]} is damaged: it is not as it was written.")
+
+    def select(self, indices: Numbers) -> "Store":
+        """Return a view of this store that has only the records with these indices."""
+        view = copy(self)
+        view._selected = self._checked(indices).astype(np.int64)
+        view._records = len(indices)
+        view.lengths = {name: lengths[indices] for name, lengths in self.lengths.items()}
+        view.longest = {name: int(lengths.max(initial=0)) for name, lengths in view.lengths.items()}
+        return view
+
+    def __reduce__(self) -> tuple[Callable[[Path, Numbers | None], "Store"], tuple[Path, Numbers | None]]:
+        """Pickle as the path of the folder, and the indices of a view."""
+        return _reopen, (self.folder, self._selected)
 
     def __len__(self) -> int:
         """Return the number of records."""
@@ -164,7 +205,11 @@ class Store:
 
     def tokens(self, name: str) -> int:
         """Return the total number of ids of a field."""
-        return int(self.fields[name].offsets[-1])
+        return int(self.fields[name].offsets[-1] if self._selected is None else self.lengths[name].sum())
+
+    def record_numbers(self, indices: Lengths) -> list[int]:
+        """Return which records of the whole store these are, counted from 1; their lines, if none was dropped."""
+        return [int(index) + 1 for index in self._checked(indices)]
 
     def gather(self, indices: Lengths) -> dict[str, Rows]:
         """Return the ids of the records with these indices, by field; an index may occur twice."""
@@ -177,11 +222,18 @@ class Store:
         return {name: field.texts(indices) for name, field in self.fields.items()}
 
     def _checked(self, indices: Lengths) -> Lengths:
-        """Return the indices as an array; raise an IndexError if one is out of range."""
+        """Return the indices in the files, as an array; raise an IndexError if one is out of range."""
         indices = np.asarray(indices)
         if indices.size and not (indices.min() >= 0 and indices.max() < len(self)):
             raise IndexError(f"the store has records 0 to {len(self) - 1}, not {indices.min()} to {indices.max()}")
-        return indices if indices.size else indices.astype(np.int64)
+        indices = indices if indices.size else indices.astype(np.int64)
+        return indices if self._selected is None else self._selected[indices]
+
+
+def _reopen(folder: Path, selected: Numbers | None) -> Store:
+    """Open a store, or a view of it; for pickle."""
+    store = Store.open(folder)
+    return store if selected is None else store.select(selected)
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,6 +158,7 @@ class TranslationOptions(SamplingOptions, SeedOptions, CoverageOptions, BeamOpti
         2.0,
         "Maximum number of tokens in a translation for each source token; 10 more are always allowed",
         above=0,
+        maximum=100,
         panel=SEARCH,
         recipe=True,
         flag=False,

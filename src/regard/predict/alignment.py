@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from operator import itemgetter
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -55,10 +56,22 @@ class AlignmentHead:
 
     @classmethod
     def from_scores(cls, scores: dict[str, Any], taps: Sequence[str]) -> "AlignmentHead | None":
-        """Return the head stored in `scores.json` if the model has its tap, else the default."""
+        """Return the head stored in `scores.json` if the model has its tap, else the default.
+
+        Raises:
+            ValueError: If the entry is not what `to_scores` writes.
+        """
         stored = scores.get("alignment")
         if not isinstance(stored, dict) or stored.get("tap") not in taps:
             return cls.default(taps)
+        kinds = {"head": (int, NoneType), "read": (bool,), "reason": (str,), "aer": (int, float, NoneType)}
+        wrong = [key for key, kind in kinds.items() if key in stored and type(stored[key]) not in kind]
+        if wrong or (stored.get("head") or 0) < 0:
+            key = wrong[0] if wrong else "head"
+            raise ValueError(
+                f"scores.json has alignment.{key} = {stored[key]!r:.60}, which no attention head has; remove this "
+                "entry, or choose the head again: regard align RUN --choose"
+            )
         names = {"tap": "tap", "head": "head", "read": "shifted", "reason": "reason", "aer": "aer"}
         return cls(**{name: stored[key] for key, name in names.items() if key in stored})
 
@@ -69,6 +82,11 @@ class AlignmentHead:
     def weights(self, attention: CrossAttention) -> AttentionMatrix:
         """Return the weights (target tokens, source tokens) of a pair, without its end symbols."""
         weights_HTS = attention[self.tap]
+        if self.head is not None and self.head >= len(weights_HTS):
+            raise ValueError(
+                f"word alignments are to be read from head {self.head} of {self.tap}, which has {len(weights_HTS)} "
+                "heads; correct alignment.head in scores.json, or choose again: regard align RUN --choose"
+            )
         weights_TS = weights_HTS.mean(0) if self.head is None else weights_HTS[self.head]
         matrix: AttentionMatrix = weights_TS.double().numpy()
         return matrix[1:, :-1] if self.shifted else matrix[:-1, :-1]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress, islice
 from typing import Any
 
 from regard.data.corpus import Reader
@@ -168,7 +168,15 @@ def validated_alignment_head(translator: Translator, recipe: Recipe) -> Alignmen
     """Choose the alignment head by the recipe's validation corpus; None for a model without attention."""
     if recipe.data.valid is None or translator.alignment_head is None:
         return translator.alignment_head
-    return choose_alignment_head(translator, *read_pairs(recipe.data.valid, recipe, MAX_CHOICE_PAIRS))
+    pairs, gold = read_pairs(recipe.data.valid, recipe, MAX_CHOICE_PAIRS)
+    tokenized = (tokenize_pair(translator, pair, number).ids for number, pair in enumerate(pairs, start=1))
+    # Attention weights of a pair far longer than all training data may need more memory than there is.
+    fits = [max(map(len, ids)) <= recipe.data.longest for ids in tokenized]
+    if not any(fits):
+        return translator.alignment_head
+    return choose_alignment_head(
+        translator, list(compress(pairs, fits)), None if gold is None else list(compress(gold, fits))
+    )
 
 
 def read_pairs(

@@ -35,6 +35,8 @@ class TranslationRequest:
     """Phrases that its translation must contain."""
     avoid: tuple[str, ...] = ()
     """Phrases that its translation must not contain."""
+    number: int | None = None
+    """Its line in warnings; by default lines are counted from 1 on."""
 
 
 @dataclass(frozen=True)

@@ -245,7 +245,7 @@ class Translator:
         # After all searches: a recording would show the steps of searches that still use the model.
         ranked = iter(with_weights(searchable, results, self.attention_weights if options.alignments else None))
         return [
-            self._finish(first + number, request.line, line, ranked, options.alignments)
+            self._finish(request.number or first + number, request.line, line, ranked, options.alignments)
             for number, (request, line) in enumerate(zip(requests, lines, strict=True))
         ]
 

@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from regard.recipe.section import Positive, Section, TupleOf
+from regard.recipe.section import Positive, Section, Size, TupleOf
 
 
 class BaseCorpus(Section):
@@ -188,9 +188,9 @@ class Data(Section):
     """`random` fills batches in shuffled order; `length` batches records of similar length, for kernels that pad."""
     documents: Literal["line", "paragraph", "file"] = "line"
     """What is one record of a text file of a language model: a line, a paragraph (before a blank line) or the file."""
-    block: Positive | None = None
+    block: Size | None = None
     """Language models: concatenate all documents and train on blocks of this many tokens; unset keeps them apart."""
-    stride: Positive | None = None
+    stride: Size | None = None
     """Tokens from the start of one block to the start of the next; unset is `block`, less makes blocks overlap."""
 
     def corpora(self) -> Iterator[tuple[str, Corpus]]:

@@ -72,7 +72,9 @@ def parse(text: str, overrides: Iterable[str] = (), *, where: str = "recipe", na
     """Return the recipe in a TOML text; `where` begins every error, and `name` is the default name of the run."""
     try:
         table: Table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise ValueError(f"{where}: not a recipe: its values are nested too deeply") from None
+    except ValueError as error:  # also an integer with thousands of digits
         raise ValueError(f"{where}: not valid TOML: {error}") from None
     for override in overrides:
         _apply(table, override)
@@ -158,7 +160,7 @@ def _value(text: str) -> Any:
     """Return a TOML value, or the text itself if it is none, so that `model.size=base` needs no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -4,10 +4,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from regard.recipe.section import Fraction, Positive, Section
+from regard.recipe.section import Fraction, Layers, Section, Size
 
 Sizes = dict[str, dict[str, Any]]
 Tied = Literal["all", "decoder", "embeddings", "outer", "none"]
+
+_ONLY_FOR_TRAINING = {"size", "dropout", "attention_dropout", "activation_dropout", "word_dropout", "init_std"}
 
 
 class Family(Section):
@@ -39,14 +41,19 @@ class Family(Section):
         """The settings of the model's size."""
         return self.SIZES[self.size]
 
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """The settings that trained weights depend on: all but the preset's name, dropout and initialisation."""
+        return {name: value for name, value in self.model_dump(mode="json").items() if name not in _ONLY_FOR_TRAINING}
+
 
 def check_tied(tied: str, embedding: int, output: int, name: str) -> None:
     """Raise an error if embedding and output are to share a matrix but differ in width.
 
     Args:
         tied: The setting of that name.
-        embedding: Width of the embeddings.
-        output: Width of the output projection's input.
+        embedding: Size of the embeddings.
+        output: Size of the output projection's input.
         name: The setting that determines `output`.
     """
     if tied in ("all", "decoder", "outer") and embedding != output:
@@ -70,19 +77,19 @@ class Transformer(Family):
     """The family of the model."""
     size: Literal["tiny", "small", "base", "big"] = "small"
     """A preset for width, inner, heads, layers and dropout; `base` and `big` are the paper's (§6.2, table 3)."""
-    width: Positive = 256
+    width: Size = 256
     """Width of the residual stream, the paper's d_model (§3.1)."""
-    inner: Positive = 1024
+    inner: Size = 1024
     """Inner width of the feed-forward layers, d_ff (§3.3)."""
-    heads: Positive = 4
+    heads: Size = 4
     """Attention heads in each layer, h (§3.2.2)."""
-    encoder_layers: Positive = 3
+    encoder_layers: Layers = 3
     """Layers of the encoder, N (§3.1)."""
-    decoder_layers: Positive = 3
+    decoder_layers: Layers = 3
     """Layers of the decoder, N (§3.1)."""
-    key_size: Positive | None = None
+    key_size: Size | None = None
     """Size of a head's queries and keys, d_k (§3.2.2); unset is width / heads."""
-    value_size: Positive | None = None
+    value_size: Size | None = None
     """Size of a head's values, d_v (§3.2.2); unset is width / heads."""
     score: Literal["dot", "scaled", "bilinear", "additive"] = "scaled"
     """Score function of attention: scaled dot product (§3.2.1); dot and bilinear (Luong et al. 2015, §3.1); additive
@@ -90,9 +97,9 @@ class Transformer(Family):
     position: Literal["sinusoidal", "learned", "rotary", "alibi", "none"] = "sinusoidal"
     """Position encoding: sinusoidal (§3.5); learned (Gehring et al. 2017); rotary (Su et al. 2021); ALiBi (Press et al.
     2022); none."""
-    positions: Positive = 1024
+    positions: Size = 1024
     """Number of learned positions; a longer sequence is an error."""
-    position_width: Positive | None = None
+    position_width: Size | None = None
     """Concatenate position vectors of this width with the token vectors; unset adds positions to token vectors."""
     norm: Literal["layer", "rms", "scale"] = "layer"
     """Normalisation: LayerNorm (Ba et al. 2016), RMSNorm (Zhang & Sennrich 2019), ScaleNorm (Nguyen & Salazar 2019)."""
@@ -117,7 +124,7 @@ class Transformer(Family):
     tied: Tied = "all"
     """Which of source embedding, target embedding and output projection share one matrix (Press & Wolf 2017): all;
     `decoder`: target and output; `embeddings`: source and target; `outer`: source and output; none."""
-    window: Positive | None = None
+    window: Size | None = None
     """Neighbours to each side that self-attention may see in an encoder or a language model (§4, restricted
     self-attention); unset sees all."""
 
@@ -129,7 +136,7 @@ class Transformer(Family):
     @model_validator(mode="after")
     def _heads_divide_width(self) -> "Transformer":
         if self.width % self.heads:
-            divisors = [n for n in range(1, self.width + 1) if self.width % n == 0 and n <= 64]
+            divisors = [n for n in range(1, 65) if self.width % n == 0]
             raise ValueError(f"width = {self.width} does not divide into heads = {self.heads}; heads may be {divisors}")
         return self
 
@@ -172,9 +179,9 @@ class Recurrent(Family):
 
     size: Literal["tiny", "small", "base"] = "small"
     """A preset for widths, layers, dropout and tied; `base` is that of the paper."""
-    width: Positive = 256
+    width: Size = 256
     """Width of the hidden states."""
-    embedding: Positive = 256
+    embedding: Size = 256
     """Width of the token embeddings; unset is width."""
     cell: Literal["lstm", "gru"] = "lstm"
     """The recurrent cell: LSTM (Hochreiter & Schmidhuber 1997) or GRU (Cho et al. 2014)."""
@@ -206,7 +213,7 @@ class Sutskever(Recurrent):
 
     kind: Literal["sutskever"] = "sutskever"
     """The family of the model."""
-    layers: Positive = 2
+    layers: Layers = 2
     """Layers of the encoder, and of the decoder."""
     backwards: bool = True
     """Read the source backwards, so that the beginnings of source and target are close (Sutskever et al. 2014, section
@@ -229,7 +236,7 @@ class Bahdanau(Recurrent):
     """The recurrent cell: LSTM (Hochreiter & Schmidhuber 1997) or GRU (Cho et al. 2014)."""
     readout: Literal["maxout", "linear"] = "maxout"
     """The layer between state, token and context and the output: maxout (Goodfellow et al. 2013) or linear."""
-    readout_width: Positive = 256
+    readout_width: Size = 256
     """Width of the read-out, l in the paper; unset is embedding."""
 
     @property
@@ -249,7 +256,7 @@ class Luong(Recurrent):
 
     kind: Literal["luong"] = "luong"
     """The family of the model."""
-    layers: Positive = 2
+    layers: Layers = 2
     """Layers of the encoder, and of the decoder."""
     score: Literal["dot", "scaled", "bilinear", "additive"] = "bilinear"
     """Score function of attention: dot, `bilinear` for "general", `additive` for "concat" (Luong et al. 2015, section
@@ -257,7 +264,7 @@ class Luong(Recurrent):
     feeding: bool = True
     """Input feeding: concatenate the last attentional vector with the next token's embedding (Luong et al. 2015,
     section 3.3). Without it, training reads a whole target at once and is faster."""
-    reach: Positive | None = None
+    reach: Size | None = None
     """Local attention: attend no further than this from the position that each state predicts, D = 10 in the paper
     (Luong et al. 2015, section 3.2, local-p); unset attends to the whole source."""
     backwards: bool = True
@@ -278,17 +285,17 @@ class ConvS2S(Family):
     """The family of the model."""
     size: Literal["tiny", "small", "base"] = "small"
     """A preset for widths, layers, dropout and tied; `base` is that of the paper."""
-    width: Positive = 256
+    width: Size = 256
     """Width of the layers."""
-    embedding: Positive = 256
+    embedding: Size = 256
     """Width of the token embeddings, keys and values; unset is width."""
-    encoder_layers: Positive = 4
+    encoder_layers: Layers = 4
     """Convolutional layers of the encoder."""
-    decoder_layers: Positive = 4
+    decoder_layers: Layers = 4
     """Convolutional layers of the decoder, each with attention to the source."""
-    kernel: Positive = 3
+    kernel: Size = 3
     """Kernel width of the convolutions, k in the paper; odd."""
-    positions: Positive = 1024
+    positions: Size = 1024
     """Number of learned positions; a longer sequence is an error."""
     dropout: Fraction = 0.1
     """Dropout on embeddings, on the input of each convolution and before the output."""

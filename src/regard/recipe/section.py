@@ -14,6 +14,9 @@ T = TypeVar("T")
 TupleOf = Annotated[tuple[T, ...], BeforeValidator(list_to_tuple)]
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[int, Field(gt=0)]
+# Sizes of a model are bounded, so that a wrong or hostile recipe is an error and not an exhausted machine.
+Size = Annotated[int, Field(gt=0, le=1_048_576)]
+Layers = Annotated[int, Field(gt=0, le=1_000)]
 
 
 class Section(BaseModel):

@@ -14,11 +14,10 @@ from typing import Any
 
 import torch
 
-from regard.bundle import Bundle, check_folder, find_device, read_bundle
+from regard.bundle import Bundle, check_folder, find_device, load_bundle_recipe, read_bundle
 from regard.predict import TextGenerator, Translator
 from regard.recipe import TASK_FIELDS, Recipe
-from regard.recipe import load as load_recipe
-from regard.run_files import RECIPE, WEIGHTS
+from regard.run_files import WEIGHTS
 from regard.run_path import find_run
 from regard.tasks.language_model import LanguageModelTask
 from regard.tasks.task import AttentionMap, Predictions, ProcessGroup, Sample, Task
@@ -63,7 +62,7 @@ def load_bundle(folder: str | Path, device: str | torch.device = "cpu", task: Ta
     run = find_run(folder)
     if run.weights == run.folder / WEIGHTS:
         check_folder(run.folder)
-    recipe = load_recipe(run.folder / RECIPE)
+    recipe = load_bundle_recipe(run.folder)
     return read_bundle(run.folder, recipe, task or make_task(recipe), find_device(device), run.weights)
 
 
@@ -98,5 +97,5 @@ def load_generator(path: str | Path, device: str = "auto", precision: str = "aut
 
 def _wrong_task(path: str | Path, needed: str) -> ValueError:
     """Return the error for a run that was trained for something else."""
-    task = load_recipe(find_run(path).folder / RECIPE).task
+    task = load_bundle_recipe(find_run(path).folder).task
     return ValueError(f"{path} was trained with task = '{task}', but this needs a run with task = '{needed}'")

@@ -19,7 +19,7 @@ from regard.models.build import build
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.cross_entropy import IGNORED
 from regard.nn.ragged import Ragged
-from regard.predict import Translator
+from regard.predict import TranslationRequest, Translator
 from regard.predict.alignment import word_weights
 from regard.predict.scoring import tokenize_pair, validated_alignment_head
 from regard.recipe import Corpus
@@ -123,7 +123,7 @@ class TranslationTask(Task):
         """Translate some sentences greedily; score them with BLEU and chrF."""
         sources, references = _texts(store, corpus, count)
         translations = self._translate(model, fields, sources, 1, group)
-        shown = list(zip(sources, references, translations, strict=True))[:SAMPLES]
+        shown = list(zip([source.line for source in sources], references, translations, strict=True))[:SAMPLES]
         return Predictions(self._scores(translations, references), tuple(Sample(*texts) for texts in shown))
 
     def final_scores(
@@ -154,7 +154,7 @@ class TranslationTask(Task):
         return Translator.from_bundle(bundle, precision)
 
     def _translate(
-        self, model: nn.Module, fields: Fields, lines: Sequence[str], beam: int, group: ProcessGroup
+        self, model: nn.Module, fields: Fields, lines: Sequence[TranslationRequest], beam: int, group: ProcessGroup
     ) -> list[str]:
         """Translate lines, each process its share; return all translations on every process."""
         assert isinstance(model, Seq2Seq)
@@ -169,11 +169,17 @@ class TranslationTask(Task):
         return bleu(translations, references, lowercase=lower), chrf(translations, references, lowercase=lower)
 
 
-def _texts(store: Store | Blocks, corpus: Corpus, count: int) -> tuple[list[str], list[str]]:
-    """Return sources, with their tag, and targets of `count` pairs; a smaller count gives a prefix of a larger one."""
+def _texts(store: Store | Blocks, corpus: Corpus, count: int) -> tuple[list[TranslationRequest], list[str]]:
+    """Return sources, with their tag, and targets of `count` pairs; a smaller count gives a prefix of a larger one.
+
+    The sources have the numbers of their lines in the corpus, which warnings name.
+    """
+    assert isinstance(store, Store), "the recipe allows no blocks in translation"
     order = np.random.default_rng(0).permutation(len(store)) if count < len(store) else np.arange(len(store))
-    texts = store.text(order[:count])
-    return [f"{corpus.tag} {line}" if corpus.tag else line for line in texts["source"]], texts["target"]
+    texts, numbers = store.text(order[:count]), store.record_numbers(order[:count])
+    lines = [f"{corpus.tag} {line}" if corpus.tag else line for line in texts["source"]]
+    sources = [TranslationRequest(line, number=number) for line, number in zip(lines, numbers, strict=True)]
+    return sources, texts["target"]
 
 
 def attention_maps(

@@ -161,6 +161,8 @@ def _read_varint(blob: bytes, at: int) -> tuple[int, int]:
     """Return a number of seven bits a byte, lowest first, and the position after it."""
     number = shift = 0
     while blob[at] & 0x80:
+        if shift > 63:
+            raise ModelFileError("a number has more than 64 bits")
         number |= (blob[at] & 0x7F) << shift
         shift, at = shift + 7, at + 1
     return number | blob[at] << shift, at + 1

@@ -273,8 +273,13 @@ class Tokenizer:
         file = Path(path)
         if not file.is_file():
             raise ValueError(f"{file} does not exist or is not a file: name a SentencePiece .model file")
+        return cls.parse(file.read_bytes(), file)
+
+    @classmethod
+    def parse(cls, data: bytes, file: Path) -> "Tokenizer":
+        """Return the tokenizer in the contents of a model file, which errors name."""
         try:
-            return cls(file.read_bytes())
+            return cls(data)
         except proto.ModelFileError as error:
             raise ValueError(f"{file} is damaged: {error}; restore it from a copy, or learn it again") from error
         except ValueError as error:

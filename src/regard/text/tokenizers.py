@@ -8,7 +8,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
-from regard.files import write_atomically
+from regard.files import read_inside, write_atomically
 from regard.run_files import TOKENIZER
 from regard.text.learn import LONGEST, SAMPLE, reservoir
 from regard.text.prepare import split_lines
@@ -21,6 +21,7 @@ PAIR = ("source", "target")
 _VERSION = 1
 _INDEX = "tokenizer.json"
 _JOINT = "joint"
+_LONGEST_INDEX, _LONGEST_MODEL = 1 << 24, 1 << 28  # bytes
 
 
 class Tokenizers(Mapping[str, Tokenizer]):
@@ -149,12 +150,12 @@ class Tokenizers(Mapping[str, Tokenizer]):
         path = Path(path)
         if path.is_file():
             return cls(dict.fromkeys(fields, Tokenizer.load(path)))
-        for folder in (path, path / TOKENIZER):
-            if (folder / _INDEX).is_file():
-                index = _read_index(folder / _INDEX, fields)
+        for name in (_INDEX, f"{TOKENIZER}/{_INDEX}"):
+            if (path / name).exists():
+                index = _read_index(path, name, fields)
                 if _JOINT in index:
-                    return cls(dict.fromkeys(fields, _read_model(folder, index[_JOINT])))
-                return cls({field: _read_model(folder, index[field]) for field in fields})
+                    return cls(dict.fromkeys(fields, _read_model(path, name, index[_JOINT])))
+                return cls({field: _read_model(path, name, index[field]) for field in fields})
         problem = "it does not exist" if not path.exists() else f"it has no {_INDEX} and no {TOKENIZER}/{_INDEX}"
         raise ValueError(f"no tokenizer at {path}: {problem}; name a run, a tokenizer folder or a .model file")
 
@@ -177,34 +178,50 @@ def _entry(name: str, tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
-def _read_index(file: Path, fields: Sequence[str]) -> dict[str, Any]:
+def _read_index(root: Path, name: str, fields: Sequence[str]) -> dict[str, Any]:
+    """Read the index at a path inside a folder, and check that it has what `save` writes."""
+    file = root / name
     try:
-        index = json.loads(file.read_text(encoding="utf-8"))
+        index = json.loads(read_inside(root, name, _LONGEST_INDEX))
         version = index.get("version")
-        names = [name for name in index if name != "version"]
-        complete = bool(names) and all({"model", "fingerprint"} <= set(index[name]) for name in names)
-    except (ValueError, AttributeError, TypeError) as error:
-        raise ValueError(f"{file} is damaged ({error}); restore it from a copy, or learn it again") from error
-    if version != _VERSION or not complete:
+        entries = {name: entry for name, entry in index.items() if name != "version"}
+        complete = bool(entries) and all(
+            isinstance(entry[key], str) for entry in entries.values() for key in ("model", "fingerprint")
+        )
+    except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{file} is damaged ({error!r}); restore it from a copy, or learn it again") from error
+    if version != _VERSION:
         raise ValueError(
             f"{file} has version {version!r}, and this version of regard reads version {_VERSION}: "
             "use the version that wrote it, or learn it again"
         )
-    missing = [field for field in fields if field not in names and _JOINT not in names]
+    if not complete:
+        raise ValueError(f"{file} is damaged: it names no model; restore it from a copy, or learn it again")
+    missing = [field for field in fields if field not in entries and _JOINT not in entries]
     if missing:
         raise ValueError(
-            f"{file} has tokenizers for {', '.join(names)}, and none for {', '.join(missing)}: "
+            f"{file} has tokenizers for {', '.join(entries)}, and none for {', '.join(missing)}: "
             "name the run of a model with these fields, or learn it again"
         )
-    return dict(index)
+    return entries
 
 
-def _read_model(folder: Path, entry: dict[str, Any]) -> Tokenizer:
-    file = folder / entry["model"]
-    tokenizer = Tokenizer.load(file)
+def _read_model(root: Path, index: str, entry: dict[str, Any]) -> Tokenizer:
+    """Read the model that an entry of the index names; it must be a file beside the index."""
+    name = entry["model"]
+    file = (root / index).with_name(name) if Path(name).name == name else None
+    if file is None:
+        raise ValueError(
+            f"{root / index} names the model {name!r}, which is no file name; a model is in the folder of its index"
+        )
+    try:
+        data = read_inside(root, str(file.relative_to(root)), _LONGEST_MODEL)
+    except FileNotFoundError:
+        raise ValueError(f"{file} is missing; restore it from a copy, or learn it again") from None
+    tokenizer = Tokenizer.parse(data, file)
     if tokenizer.fingerprint != entry["fingerprint"]:
         raise ValueError(
-            f"{file} is not the model that {folder / _INDEX} was written with (damaged or replaced): "
+            f"{file} is not the model that {root / index} was written with (damaged or replaced): "
             "restore both from a copy, or learn them again"
         )
     return tokenizer

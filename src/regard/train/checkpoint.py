@@ -9,6 +9,7 @@ temporary folder, flushed to disk and then renamed, so a folder with its final n
 """
 
 import json
+import re
 import shutil
 import warnings
 import zlib
@@ -32,9 +33,9 @@ _READ_SIZE = 1 << 24
 
 
 def write_checkpoint(
-    run: Path, step: int, tensors: dict[str, Tensor], metadata: dict[str, Any], group: WorkerGroup, keep: int
+    run: Path, step: int, tensors: dict[str, Tensor], metadata: dict[str, Any], group: WorkerGroup
 ) -> Path:
-    """Write a checkpoint, then remove all but the last `keep`. Every process must call this."""
+    """Write a checkpoint. Every process must call this."""
     parent = run / CHECKPOINTS
     temporary, path = parent / _TEMPORARY, checkpoint_path(run, step)
     try:
@@ -48,20 +49,32 @@ def write_checkpoint(
             state_dict_saver.save(tensors, storage_writer=writer, no_dist=group.world_size == 1)
         if group.is_main:
             files = {file.name: _fingerprint(file) for file in sorted(temporary.iterdir())}
-            metadata = {**metadata, "files": files}
-            encoded = json.dumps({**metadata, _CHECKSUM: _checksum(metadata)}, indent=2).encode()
-            write_atomically(temporary / METADATA, encoded)
+            _write_metadata(temporary, {**metadata, "files": files})
             fsync_path(temporary)
             shutil.rmtree(path, ignore_errors=True)
             temporary.rename(path)
             fsync_path(parent)
-            for old in _list_checkpoints(run)[keep:]:
-                shutil.rmtree(old, ignore_errors=True)
     except OSError:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     group.barrier()
     return path
+
+
+def update_metadata(path: Path, metadata: dict[str, Any]) -> None:
+    """Replace entries of a checkpoint's metadata; the tensors stay as they are."""
+    _write_metadata(path, {**read_metadata(path), **metadata})
+
+
+def remove_checkpoint(run: Path, step: int) -> None:
+    """Remove the checkpoint of a step."""
+    shutil.rmtree(checkpoint_path(run, step), ignore_errors=True)
+
+
+def remove_old_checkpoints(run: Path, keep: int) -> None:
+    """Remove all checkpoints but the last `keep`."""
+    for old in _list_checkpoints(run)[keep:]:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def checkpoint_path(run: Path, step: int) -> Path:
@@ -72,10 +85,14 @@ def checkpoint_path(run: Path, step: int) -> Path:
 def _list_checkpoints(run: Path) -> list[Path]:
     """Return the checkpoints of a run, damaged ones included, the last one first.
 
-    Other files and folders beside them, such as copies, have other names and are ignored.
+    Other files and folders beside them, such as copies, have other names and are ignored. A folder that may not be read
+    is an error, not a run without checkpoints.
     """
-    folders = (run / CHECKPOINTS).glob("step-*")
-    return sorted((folder for folder in folders if folder.name[5:].isdecimal()), reverse=True)
+    try:
+        paths = list((run / CHECKPOINTS).iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted((path for path in paths if re.fullmatch(r"step-\d+", path.name)), reverse=True)
 
 
 def has_checkpoint(run: Path) -> bool:
@@ -129,6 +146,12 @@ def _find_damage(path: Path) -> str | None:
     except (OSError, ValueError, KeyError) as error:
         return f"{path} is damaged ({error})"
     return f"{path} is damaged ({', '.join(changed)} changed since it was written)" if changed else None
+
+
+def _write_metadata(path: Path, metadata: dict[str, Any]) -> None:
+    """Write the metadata of a checkpoint with their checksum."""
+    encoded = json.dumps({**metadata, _CHECKSUM: _checksum(metadata)}, indent=2).encode()
+    write_atomically(path / METADATA, encoded)
 
 
 def _checksum(metadata: object) -> int:

@@ -6,24 +6,33 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Literal
 
+from torch.random import fork_rng
+
 from regard.data.batching import Feed
 from regard.data.prepare import Prepared, ProgressCallback, prepare, write_run_files
 from regard.nn.cost import count_parameters
 from regard.recipe import Recipe
+from regard.run_files import RECIPE, TOKENIZER
 from regard.tasks import Task, make_task
 from regard.train import start, stopping
 from regard.train.autotune import ExecutionMode, choose_execution_mode, compile_in_place, find_batch_size
-from regard.train.checkpoint import has_checkpoint
+from regard.train.checkpoint import has_checkpoint, remove_checkpoint
 from regard.train.cpu_threads import CpuThreads, make_cpu_threads
 from regard.train.cuda_graphs import GraphRunner
 from regard.train.device import device_name, find_training_device, peak_flops
-from regard.train.distributed import WorkerGroup, join_worker_group
+from regard.train.distributed import WorkerGroup, is_main_process, join_worker_group
 from regard.train.engine import TrainingEngine
 from regard.train.estimate import flops_per_unit
 from regard.train.events import Event, Noticed, Saved, Started
 from regard.train.meter import ProgressMeter
 from regard.train.optimiser import set_learning_rate
-from regard.train.run_state import RunState, check_finite_weights, restore_checkpoint, save_checkpoint
+from regard.train.run_state import (
+    RunState,
+    check_finite_weights,
+    complete_checkpoint,
+    restore_checkpoint,
+    save_checkpoint,
+)
 from regard.train.schedule import ResolvedTrain, describe_cut, learning_rate
 from regard.train.setup import TrainingSetup, build_setup
 from regard.train.speed import SpeedTrial
@@ -65,6 +74,8 @@ def train(
     task = task or make_task(recipe)
     start.check_recipe(recipe, run)
     start.check_validation_settings(recipe, task, run)
+    if is_main_process():
+        stopping.check_writable(run)
     prepared = prepare(recipe, task, run, progress, fields=start.inherited_fields(recipe, task, run))
     with (
         join_worker_group(device) as group,
@@ -79,7 +90,8 @@ def train(
         yield started
         with stopping.explain_failed_step(run, recipe.train, state.budget):
             reason = yield from _train(setup, state, started, stop)
-        yield finish(setup, state, reason)
+        yield from _restore_run_files(setup)
+        yield finish(setup, state, reason, trained=state.step > started.step)
 
 
 def _set_up(
@@ -87,7 +99,7 @@ def _set_up(
 ) -> tuple[TrainingSetup, RunState, list[str]]:
     """Return the setup of a run, its state from the last checkpoint, and messages for the user."""
     group.check_equal(prepared.fields.fingerprint, "the vocabulary")
-    notices = []
+    notices = [] if prepared.valid is None else prepared.valid.notices("data.valid")
     model = None
     if recipe.train.start and not has_checkpoint(run):  # a run that resumes has its own weights
         model, message = start.initialise_from_run(recipe, task, prepared)
@@ -112,6 +124,9 @@ def _train(
     """Update the weights until training ends; report metrics about once a second, and validate every so often."""
     group, trial = setup.group, SpeedTrial(setup, state)
     settings = trial.settings()
+    if state.validation_due:  # the process that saved the last checkpoint did not complete the validation after it
+        yield from _validate(setup, state, lambda: state.seconds)
+        complete_checkpoint(setup, state)
     if reason := _end_reason(settings, state, trial.decided) or ("time" if state.seconds > trial.limit else None):
         return reason
     mode = choose_execution_mode(setup, state)
@@ -147,7 +162,7 @@ def _train(
                 yield Noticed(message)
             settings = trial.settings()
             if validation_due:
-                yield from _validate_and_save(setup, state, meter)
+                yield from _save_and_validate(setup, state, meter)
                 saved_step = state.step
             reason = _end_reason(settings, state, trial.decided) or (
                 "stopped" if reading.stop_requested else "time" if reading.out_of_time else None
@@ -155,24 +170,50 @@ def _train(
     if reason != "stopped" and (cut := describe_cut(settings, state.step)):
         yield Noticed(f"training ended at step {state.step:,}, {cut}")
     if saved_step != state.step:
-        yield from _validate_and_save(setup, state, meter, validated=reason == "time")
+        yield from _save_and_validate(setup, state, meter, validated=reason == "time")
     return reason
 
 
-def _validate_and_save(
+def _save_and_validate(
     setup: TrainingSetup, state: RunState, meter: ProgressMeter, validated: bool = True
 ) -> Iterator[Event]:
-    """Validate the weights, unless `validated` is false, and save a checkpoint."""
+    """Save a checkpoint and, unless `validated` is false, validate the weights."""
     begin = time.perf_counter()
     check_finite_weights(setup, state)
+    state.seconds, state.validation_due = meter.seconds(), validated
+    yield from _restore_run_files(setup)
+    # Before the validation, so that no step is lost if it fails.
+    path = save_checkpoint(setup, state)
     if validated:
+        yield from _validate(setup, state, meter.seconds)
+    complete_checkpoint(setup, state)
+    yield Saved(state.step, path)
+    meter.exclude(time.perf_counter() - begin)
+
+
+def _restore_run_files(setup: TrainingSetup) -> Iterator[Event]:
+    """Write recipe and vocabularies again if somebody removed the folder: weights are of no use without them."""
+    if setup.group.is_main and not ((setup.run / RECIPE).is_file() and (setup.run / TOKENIZER).is_dir()):
+        write_run_files(setup.recipe, setup.prepared)
+        yield Noticed(f"{setup.run} was removed during training; its recipe and vocabularies are written again")
+
+
+def _validate(setup: TrainingSetup, state: RunState, seconds: Callable[[], float]) -> Iterator[Event]:
+    """Validate the weights of the last checkpoint, which is removed if their loss is not finite."""
+    try:
         with setup.evaluation_model() as model:
             if setup.valid is not None:
-                yield validate(setup, model, state, meter.seconds())
+                # A run that resumes from the checkpoint before a complete validation does not repeat it, so it must not
+                # draw random numbers.
+                with fork_rng([setup.group.device] if setup.group.device.type == "cuda" else []):
+                    event = validate(setup, model, state, seconds())
+                yield event
             save_validated_weights(setup, model, state)
-    state.seconds = meter.seconds()
-    yield Saved(state.step, save_checkpoint(setup, state))
-    meter.exclude(time.perf_counter() - begin)
+    except FloatingPointError:
+        if setup.group.is_main:
+            remove_checkpoint(setup.run, state.step)
+        raise
+    state.seconds, state.validation_due = seconds(), False
 
 
 def _end_reason(settings: ResolvedTrain, state: RunState, decided: bool) -> Reason | None:

@@ -46,6 +46,8 @@ class RunState:
     """Steps that fit into `planned_minutes`, for a recipe that names no steps; 0 until the speed is known."""
     planned_minutes: float | None = None
     """The time limit `train.minutes` for which `planned` was decided."""
+    validation_due: bool = False
+    """Whether the validation of this step is not complete: a checkpoint is saved before it."""
 
     def record_validation(self, score: float, loss: float, shrink: float) -> bool:
         """Record a validation, and return whether its weights are the best so far.
@@ -73,10 +75,21 @@ class RunState:
 
 
 def save_checkpoint(setup: TrainingSetup, state: RunState) -> Path:
-    """Write a checkpoint of everything that the rest of the training depends on."""
-    metadata = {"state": asdict(state), "data": _data_identity(setup)}
-    tensors = setup.tensors() | _rng_states(setup)
-    return checkpoint.write_checkpoint(setup.run, state.step, tensors, metadata, setup.group, setup.recipe.train.keep)
+    """Write a checkpoint of everything that the rest of the training depends on; earlier ones are kept."""
+    model = setup.recipe.model.architecture
+    metadata = {"state": asdict(state), "data": _data_identity(setup), "model": model}
+    return checkpoint.write_checkpoint(
+        setup.run, state.step, setup.tensors() | _rng_states(setup), metadata, setup.group
+    )
+
+
+def complete_checkpoint(setup: TrainingSetup, state: RunState) -> None:
+    """Record the result of a validation in the checkpoint of its step, and remove earlier ones."""
+    if setup.group.is_main:
+        path = checkpoint.checkpoint_path(setup.run, state.step)
+        checkpoint.update_metadata(path, {"state": asdict(state)})
+        checkpoint.remove_old_checkpoints(setup.run, setup.recipe.train.keep)
+    setup.group.barrier()
 
 
 def restore_checkpoint(setup: TrainingSetup) -> tuple[RunState, list[str]]:
@@ -90,6 +103,7 @@ def restore_checkpoint(setup: TrainingSetup) -> tuple[RunState, list[str]]:
         return _adapt_position(setup, RunState(), notices), notices
     metadata = checkpoint.read_metadata(path)
     _check_data(setup, metadata["data"])
+    _check_model(setup, metadata.get("model", {}))
     state = RunState.from_json(metadata["state"] if "state" in metadata else metadata["standing"])  # version 0.1
     stored = checkpoint.tensor_names(path)
     rng_states = {name: tensor for name, tensor in _rng_states(setup).items() if name in stored}
@@ -157,6 +171,15 @@ def _check_data(setup: TrainingSetup, before: dict[str, Any]) -> None:
             "restore the files, or train its model further on these data in another folder: "
             f"regard train RECIPE --run runs/NEW train.start={setup.run}"
         )
+
+
+def _check_model(setup: TrainingSetup, before: dict[str, Any]) -> None:
+    """Raise a ValueError if a setting of the model is not the one that the checkpoint was written with."""
+    current = setup.recipe.model.architecture
+    changed = [name for name, value in before.items() if name in current and current[name] != value]
+    if changed:
+        values = ", ".join(f"model.{name} is {current[name]!r} and was {before[name]!r}" for name in changed)
+        raise ValueError(f"the recipe of {setup.run} was changed since its last checkpoint: {values}; restore it")
 
 
 def _rng_states(setup: TrainingSetup) -> dict[str, Tensor]:

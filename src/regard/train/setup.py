@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.optim import Optimizer
 
+from regard.bundle import check_memory
 from regard.data.batching import Feed, longest_sequence
 from regard.data.blocks import Blocks
 from regard.data.plan import Shard
 from regard.data.pool import SubwordSampling
-from regard.data.prepare import Prepared, evaluation_store
+from regard.data.prepare import Prepared
 from regard.data.store import Store
 from regard.nn.embedding import Embedding
 from regard.recipe import Recipe
@@ -131,10 +132,7 @@ def build_setup(
     average = MovingAverage(model, settings.ema) if settings.ema else None
     needs_copy = average is not None or isinstance(module, FSDPModule)
     evaluation_copy = new_model(recipe, task, prepared).to(group.device).eval() if needs_copy else None
-    valid, test = (
-        None if corpus is None else evaluation_store(recipe, task, corpus, prepared.fields)
-        for corpus in (recipe.data.valid, recipe.data.test)
-    )
+    valid, test = (None if data is None else data.store for data in (prepared.valid, prepared.test))
     for name, stores in {"train": prepared.stores, "valid": (valid,), "test": (test,)}.items():
         _check_positions(model, task, f"data.{name}", [store for store in stores if store is not None])
     # All processes initialise the same weights. From here on each draws its own random numbers.
@@ -149,7 +147,12 @@ def build_setup(
 
 
 def new_model(recipe: Recipe, task: Task, prepared: Prepared) -> nn.Module:
-    """Build a recipe's model with its initial weights, which depend on the seed alone."""
+    """Build a recipe's model with its initial weights, which depend on the seed alone.
+
+    Raises:
+        ValueError: If its weights need more than all memory of this machine.
+    """
+    check_memory(task, prepared.fields.sizes)
     torch.manual_seed(recipe.seed)
     return task.build(prepared.fields.sizes)
 

@@ -21,8 +21,6 @@ MUTABLE = ("name", "decode", "data.root", "data.test", *(f"train.{name}" for nam
     "keep", "patience", "translate",
 )))  # fmt: skip
 """Settings that may change when a run resumes."""
-_WITHOUT_WEIGHTS = {"size", "dropout", "attention_dropout", "activation_dropout", "word_dropout"}
-"""Settings of a model that may differ from those of the run whose weights it takes."""
 
 
 def check_recipe(recipe: Recipe, run: Path) -> None:
@@ -43,8 +41,8 @@ def check_recipe(recipe: Recipe, run: Path) -> None:
         )
     if not has_checkpoint(run):
         raise ValueError(
-            f"{run} has a trained model but no checkpoint to resume from; start a new run in another folder with "
-            f"--run, or remove {run / WEIGHTS} if you no longer need it"
+            f"{run} has a trained model but no checkpoint to resume from, and is left as it is; start a new run in "
+            "another folder with --run (train.start can take the weights of this one)"
         )
 
 
@@ -196,8 +194,8 @@ def _recipe_of(start: str) -> Recipe:
 
 def _check_model(recipe: Recipe, before: Recipe) -> None:
     """Raise a ValueError that names the differences if the weights of the other run do not fit the model."""
-    new, old = recipe.model.model_dump(), before.model.model_dump()
-    different = [key for key in sorted(new | old) if new.get(key) != old.get(key) and key not in _WITHOUT_WEIGHTS]
+    new, old = recipe.model.architecture, before.model.architecture
+    different = [key for key in sorted(new | old) if new.get(key) != old.get(key)]
     if different:
         values = ", ".join(f"model.{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in different)
         raise ValueError(

@@ -2,10 +2,11 @@
 
 import errno
 import os
+import secrets
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -58,11 +59,28 @@ def handle_stop_signals(on_stop: Callable[[], None] | None = None) -> Iterator[S
             signal.signal(number, handler)
 
 
+def check_writable(run: Path) -> None:
+    """Raise an error if the folder of a run cannot be created or written to; nothing is left there."""
+    if run.exists() and not run.is_dir():
+        raise ValueError(f"{run} is a file, but a run needs a folder; choose another name with --run")
+    missing = [folder for folder in (run, *run.parents) if not folder.exists()]
+    probe = run / f".writable-{secrets.token_hex(4)}"
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        problem = f"{error.strerror}: cannot write in {run}; choose another folder with --run"
+        raise OSError(error.errno, problem) from error
+    finally:
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()
+
+
 @contextmanager
 def lock_run(run: Path) -> Iterator[None]:
     """Lock a run's folder; raise a ValueError if another process trains in it."""
-    if run.exists() and not run.is_dir():
-        raise ValueError(f"{run} is a file, but a run needs a folder; choose another name with --run")
     run.mkdir(parents=True, exist_ok=True)
     with file_lock(run / _LOCK, wait=False) as acquired:
         if not acquired and _supports_locks(run):

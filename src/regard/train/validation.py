@@ -3,16 +3,15 @@
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from regard.bundle import load_weights, save_scores, save_weights
+from regard.bundle import load_scores, save_model, save_scores
 from regard.data.batching import in_order, longest_sequence
 from regard.data.blocks import Blocks
 from regard.data.store import Store
@@ -24,12 +23,15 @@ from regard.train.distributed import WorkerGroup
 from regard.train.events import Finished, Validated
 from regard.train.run_state import RunState
 from regard.train.setup import TrainingSetup
+from regard.weights import WeightsFile, load_weights, save_weights
 
 MIN_PREDICTIONS = 16  # examples predicted at each validation, whatever they cost
 TIME_FRACTION = 0.04  # of the time between two validations that predictions may take
 
 FOLDER = "weights"
 _STEP, _BEST = "step-{:08d}.safetensors", "best.safetensors"
+# In the metadata of weights: the step that they are of, and for a model that of the run and how it was chosen.
+_OF_STEP, _RUN_STEP, _CHOSEN = "step", "run_step", "chosen"
 _TEMPORARY = "." + 8 * "[0-9a-f]"  # suffix of a file that `regard.files.atomic_write` is writing
 
 _log = logging.getLogger("regard")
@@ -123,23 +125,41 @@ def save_validated_weights(setup: TrainingSetup, model: nn.Module, state: RunSta
     """Save the weights if they are the best so far, and the last `train.average` weights to average in the end."""
     if not setup.group.is_main:
         return
+    step = {_OF_STEP: str(state.step)}
     if state.best_step == state.step:
-        save_weights(model, setup.run / FOLDER / _BEST)
+        save_weights(model, setup.run / FOLDER / _BEST, step)
     if setup.recipe.train.average > 1:
-        save_weights(model, setup.run / FOLDER / _STEP.format(state.step))
+        save_weights(model, setup.run / FOLDER / _STEP.format(state.step), step)
         for old in _last_weights(setup.run)[setup.recipe.train.average :]:
             old.unlink()
 
 
-def finish(setup: TrainingSetup, state: RunState, reason: Literal["steps", "patience", "stopped", "time"]) -> Finished:
-    """Choose the final weights, save them with their scores, and return the last event of the run."""
+def finish(
+    setup: TrainingSetup, state: RunState, reason: Literal["steps", "patience", "stopped", "time"], trained: bool
+) -> Finished:
+    """Choose the final weights, save them with their scores, and return the last event of the run.
+
+    Args:
+        setup: The objects of the run.
+        state: Its state.
+        reason: Why training ended.
+        trained: Whether any step was trained since the last call. If not, an intact model of this state is kept.
+    """
     stopped = reason == "stopped"
     with setup.evaluation_model() as model:
-        chosen = _choose_weights(setup, model, state, stopped)
+        kept = None if trained else _finished_weights(setup, model, state)
+        if kept is None:
+            chosen, step = _choose_weights(setup, model, state, stopped)
+        else:
+            load_weights(model, setup.run / WEIGHTS)
+            chosen = kept
         scores = _training_facts(setup, state, reason, chosen)
+        setup.group.barrier()  # rank 0 replaces the model only when all processes have looked at it
         if setup.group.is_main:
             # The weights are saved first, so that they exist whatever happens while they are scored.
-            save_weights(model, setup.run / WEIGHTS)
+            if kept is None:
+                about = {_CHOSEN: chosen, _RUN_STEP: str(state.step), **({} if step is None else {_OF_STEP: str(step)})}
+                save_model(setup.run, setup.recipe, setup.prepared.fields, model, about)
             save_scores(setup.run, scores)
         if not stopped:
             scores |= _final_scores(setup, model, state)
@@ -149,23 +169,52 @@ def finish(setup: TrainingSetup, state: RunState, reason: Literal["steps", "pati
     return Finished(state.step, reason, state.seconds, state.tokens, state.best_step, scores, setup.run)
 
 
-def _choose_weights(setup: TrainingSetup, model: nn.Module, state: RunState, stopped: bool) -> str:
-    """Load the final weights into the model, and return a description of them.
+def _finished_weights(setup: TrainingSetup, model: nn.Module, state: RunState) -> str | None:
+    """Return a description of the run's model if it is intact and was chosen at this step of the training."""
+    metadata = _intact_metadata(setup, model, setup.run / WEIGHTS)
+    if metadata is None:
+        return None
+    if _RUN_STEP in metadata:
+        return metadata.get(_CHOSEN, "") if metadata[_RUN_STEP] == str(state.step) else None
+    try:  # weights of version 0.1 do not say how they were chosen
+        scores = load_scores(setup.run)
+        return str(scores["weights"]) if scores["training"]["steps"] == state.step else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _choose_weights(setup: TrainingSetup, model: nn.Module, state: RunState, stopped: bool) -> tuple[str, int | None]:
+    """Load the final weights into the model; return a description of them, and the step that they are of.
 
     They are the mean of the last weights if it is no worse on the validation data than the best weights.
     """
-    files = [file for file in _last_weights(setup.run)[: setup.recipe.train.average] if _is_readable(setup, file)]
-    best_file = setup.run / FOLDER / _BEST
-    has_best = state.best_step is not None and best_file.is_file() and _is_readable(setup, best_file)
-    best = state.best if has_best else None
+    saved = _last_weights(setup.run)[: setup.recipe.train.average]
+    files = [file for file in saved if _intact_metadata(setup, model, file) is not None]
+    best_file = _best_weights(setup, model, state)
+    best = None if best_file is None else state.best
     if len(files) > 1 and not stopped:
         load_mean_weights(model, files)
         if best is None or _validation_score(setup, model, state) >= best:
-            return f"mean of the last {len(files)} checkpoints"
-    if best is not None:
+            return f"mean of the last {len(files)} checkpoints", None
+    if best_file is not None:
         load_weights(model, best_file)
-        return f"best on data.valid, step {state.best_step}"
-    return f"last, step {state.step}"
+        return f"best on data.valid, step {state.best_step}", state.best_step
+    if state.best_step is not None and setup.group.is_main:
+        _log.warning("the best weights, of step %d, are lost; the last ones are used instead", state.best_step)
+    return f"last, step {state.step}", state.step
+
+
+def _best_weights(setup: TrainingSetup, model: nn.Module, state: RunState) -> Path | None:
+    """Return an intact file with the best weights: that of the last validation, or a model that was made of it."""
+    if state.best_step is None:
+        return None
+    of_step = str(state.best_step)
+    for file in (setup.run / FOLDER / _BEST, setup.run / WEIGHTS):
+        metadata = _intact_metadata(setup, model, file)
+        # Files of version 0.1 do not name their step; then only the best weights are sure to be the best.
+        if metadata is not None and metadata.get(_OF_STEP, of_step if file.name == _BEST else "") == of_step:
+            return file
+    return None
 
 
 @torch.no_grad()
@@ -180,15 +229,19 @@ def load_mean_weights(model: nn.Module, files: Sequence[Path]) -> None:
         weight.copy_(total / len(files))
 
 
-def _is_readable(setup: TrainingSetup, file: Path) -> bool:
-    """Return whether a file of weights is intact; warn if it is not."""
+def _intact_metadata(setup: TrainingSetup, model: nn.Module, file: Path) -> Mapping[str, str] | None:
+    """Return what a file states about its weights; None if there is no such file or, with a warning, it is damaged."""
     try:
-        with safe_open(file, "pt"):
-            return True
-    except SafetensorError as error:
+        weights = WeightsFile.open(file)
+        weights.check_shapes(model)
+        weights.verify()
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
         if setup.group.is_main:
-            _log.warning("%s is damaged (%s) and is ignored", file, error)
-        return False
+            _log.warning("%s; it is ignored", error)
+        return None
+    return weights.metadata
 
 
 def _validation_score(setup: TrainingSetup, model: nn.Module, state: RunState) -> float:

@@ -138,7 +138,7 @@ def load_fields(folder: Path, kinds: Mapping[str, FieldKind]) -> Fields:
     """Read the vocabularies that `Fields.save` wrote into the folder of a run."""
     texts = [name for name, kind in kinds.items() if kind == "text"]
     labels = [name for name, kind in kinds.items() if kind == "label"]
-    tokenizers = Tokenizers.load(folder / TOKENIZER, fields=texts)
+    tokenizers = Tokenizers.load(folder, fields=texts)
     return _assemble(kinds, tokenizers, LabelField.load_all(folder / LABELS, labels) if labels else {})
 
 

@@ -12,10 +12,11 @@ from typing import Any, Literal
 import numpy as np
 
 from regard.data.rows import Rows
-from regard.files import write_atomically
+from regard.files import read_inside, write_atomically
 
 MOST_CLASSES = 100_000
 """Classes a label field may have; more are a sign that the wrong column was named."""
+_LONGEST_FILE = 1 << 28  # bytes
 
 
 class UnknownLabelError(ValueError):
@@ -90,9 +91,9 @@ class LabelField:
     def load_all(path: Path, names: Sequence[str]) -> dict[str, "LabelField"]:
         """Read the classes of label fields from a JSON file."""
         try:
-            table = json.loads(path.read_text(encoding="utf-8"))
+            table = json.loads(read_inside(path.parent, path.name, _LONGEST_FILE))
             return {name: LabelField(tuple(map(str, table[name]))) for name in names}
         except FileNotFoundError:
             raise ValueError(f"{path} is missing: it lists the classes of {', '.join(names)}") from None
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"{path} is damaged ({error}); restore it from a copy, or train again") from error

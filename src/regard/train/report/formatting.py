@@ -47,9 +47,9 @@ def compare_words(reference: str, output: str) -> list[tuple[str, bool]]:
 
 
 def describe_end(finished: Finished, unit: str) -> str:
-    """Return why training ended, its time, its units and its best step."""
-    best = f"; best at step {finished.best_step:,}" if finished.best_step is not None else ""
+    """Return why training ended, its time, its units and which weights were saved."""
+    saved = f"; saved weights: {finished.scores['weights']}" if "weights" in finished.scores else ""
     return (
         f"stopped at step {finished.step:,} because {_END_REASONS[finished.reason]}: "
-        f"{format_duration(finished.seconds)}, {format_count(finished.tokens)} {unit}{best}"
+        f"{format_duration(finished.seconds)}, {format_count(finished.tokens)} {unit}{saved}"
     )
