@@ -1,6 +1,7 @@
 """The command line as a whole: help, errors, pipes, signals."""
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from regard.recipe import shipped_recipe, shipped_recipes
+
 COMMANDS = [[], ["demo"], ["prepare"], ["tokens"], ["phrasebook"], ["score"], ["recipe"]]
 COMMANDS += [["train"], ["translate"], ["evaluate"], ["align"], ["perplexity"], ["serve"], ["race"]]
 COMMANDS += [["figure"], ["look"]]
-COMMANDS += [["recipe", name] for name in ("show", "check", "explain", "schema")]
+COMMANDS += [["recipe", name] for name in ("new", "show", "check", "explain", "schema")]
 
 
 def regard(*arguments: str, cwd: Path | None = None, debug: bool = False) -> subprocess.CompletedProcess[str]:
@@ -29,6 +32,29 @@ def test_every_help_page_opens_with_a_summary_and_then_examples(command: list[st
     summary = lines[: next(at for at, line in enumerate(lines) if line.startswith(" ".join(["regard", *command])))]
     assert len(summary) in (1, 2)
     assert summary[-1].endswith(".")
+
+
+@pytest.mark.parametrize("command", [[], ["train"], ["prepare"], ["recipe"], ["recipe", "show"]], ids=" ".join)
+def test_the_recipes_that_help_pages_name_are_part_of_the_package(command: list[str]) -> None:
+    example = re.compile(r"regard (?:train|prepare|recipe show) ([a-z][\w-]*)(?=\s*$|\s\s|\s\S*=|\s--)", re.MULTILINE)
+    named = example.findall(regard(*command, "--help").stdout)
+    assert named
+    assert set(named) <= set(shipped_recipes())
+
+
+def test_the_help_of_train_shows_how_to_fine_tune() -> None:
+    assert "train.start=runs/" in regard("train", "--help").stdout
+
+
+def test_a_new_recipe_is_valid(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("".join(f"{n} is a number\t{n} ist Zahl\n" for n in range(200)), encoding="utf-8")
+    (tmp_path / "a.toml").write_text(
+        regard("recipe", "new", "a.tsv", "--name", "a", cwd=tmp_path).stdout, encoding="utf-8"
+    )
+    assert regard("recipe", "check", "a.toml", cwd=tmp_path).stdout == "a.toml: valid; run 'a'\n"
+    assert regard("recipe", "new", "--from", "phrasebook").stdout == shipped_recipe("phrasebook")
+    done = regard("recipe", "new", "a.tsv", "--from", "phrasebook", cwd=tmp_path)
+    assert (done.returncode, "--from prints a recipe with its own data" in done.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -241,7 +241,9 @@ def test_a_shipped_recipe_is_found_by_its_name_in_any_folder(
 def test_a_file_of_the_user_comes_before_a_shipped_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "phrasebook").write_text(SMALL, encoding="utf-8")
+    (tmp_path / "luong").mkdir()
     assert len(load("phrasebook").data.train) == 2
+    assert load("luong").model.kind == "luong"
     with pytest.raises(ValueError, match=r"no such recipe; regard ships bahdanau, .*, wmt14-big$"):
         load("phrasebok")
 

@@ -91,5 +91,5 @@ def test_the_command_prints_the_estimate_and_trains_nothing(tmp_path: Path, monk
     (tmp_path / "small.toml").write_text('[data]\ntrain = [{ to = "de", pairs = 300 }]\n[text]\nsize = 320\n')
     result = CliRunner().invoke(app, ["train", "small.toml", "--dry-run", "--json", "--device", "cpu"])
     assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["steps"] == 8000
+    assert json.loads(result.stdout)["steps"] == 1000
     assert not (tmp_path / "runs").exists()

@@ -133,14 +133,14 @@ def test_validation_has_scores_samples_and_the_best_weights(tiny: Make, trained:
 
 
 def test_every_validation_of_a_run_predicts_the_same_examples(tiny: Make, trained: Train, tmp_path: Path) -> None:
-    corpus = "data.valid={to='de', pairs=40, split='valid'}"
+    corpus = "data.valid={to='de', pairs=80, split='valid'}"
     recipe = tiny("train.translate=auto", corpus, "train.steps=4", "train.every=1")
     validated = [event for event in trained(recipe, tmp_path) if isinstance(event, Validated)]
     recipe = tiny("train.translate=auto", corpus, "train.steps=6", "train.every=1")
     validated += [event for event in trained(recipe, tmp_path) if isinstance(event, Validated)]
     assert [event.step for event in validated] == [1, 2, 3, 4, 5, 6]
     assert len({event.predicted for event in validated}) == 1
-    assert 16 <= validated[0].predicted <= 40
+    assert 64 <= validated[0].predicted <= 80
     assert len({tuple(sample.input for sample in event.samples) for event in validated}) == 1
 
 

@@ -69,11 +69,11 @@ def demo(
 
 def demo_recipe(to: str, overrides: "Sequence[str]" = ()) -> "Recipe":
     """Return the phrasebook recipe for a target language, as `regard demo` trains it."""
-    from regard.recipe import load
+    from regard.recipe import parse, shipped_recipe
 
     corpora = ("data.train.0", "data.valid", "data.test")
     language = [f"name=demo-{to}", *(f"{corpus}.to={to}" for corpus in corpora)]
-    return load("phrasebook", [*language, *overrides])
+    return parse(shipped_recipe("phrasebook"), [*language, *overrides], where="the phrasebook's recipe")
 
 
 def _heading(title: str) -> None:

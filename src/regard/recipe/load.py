@@ -35,12 +35,12 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Recipe:
         ValueError: If there is no such file, or the recipe is invalid. The message lists all problems.
     """
     path = Path(path)
+    if not path.is_file() and str(path) in shipped_recipes():
+        return parse(shipped_recipe(str(path)), overrides, where=str(path), name=path.stem)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        if str(path) not in shipped_recipes():
-            raise ValueError(f"{path}: no such recipe{_hint_at_recipes(path)}") from None
-        text = shipped_recipe(str(path))
+        raise ValueError(f"{path}: no such recipe{_hint_at_recipes(path)}") from None
     except IsADirectoryError:
         raise ValueError(f"{path}: a folder, not a recipe{_hint_in_folder(path)}") from None
     except UnicodeDecodeError as error:

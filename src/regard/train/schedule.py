@@ -119,7 +119,9 @@ def describe_cut(settings: ResolvedTrain, step: int) -> str:
     else:
         return ""
     fraction = learning_rate(settings, step) / settings.rate
+    names = "train.warmup" if settings.minutes is None else "train.steps and train.warmup"
+    followed = "train.steps" if settings.minutes is None else "train.minutes"
     return (
-        f"{missed}: the learning rate is at {fraction:.0%} of its peak there. Train longer, or remove train.steps and "
-        "train.warmup from the recipe, so that the schedule follows train.minutes"
+        f"{missed}: the learning rate is at {fraction:.0%} of its peak there. Train longer, or remove {names} from the "
+        f"recipe, so that the schedule follows {followed}"
     )

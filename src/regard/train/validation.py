@@ -25,7 +25,7 @@ from regard.train.run_state import RunState
 from regard.train.setup import TrainingSetup
 from regard.weights import WeightsFile, load_weights, save_weights
 
-MIN_PREDICTIONS = 16  # examples predicted at each validation, whatever they cost
+MIN_PREDICTIONS = 64  # examples predicted at each validation, whatever they cost
 TIME_FRACTION = 0.04  # of the time between two validations that predictions may take
 
 FOLDER = "weights"

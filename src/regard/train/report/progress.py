@@ -247,7 +247,7 @@ def _describe_start(started: Started) -> str:
     processes = f" × {started.workers}" if started.workers > 1 else ""
     resumed = f", from step {started.step:,}" if started.step else ""
     minutes = started.recipe.train.minutes
-    length = f"{started.steps:,} steps" if started.steps else f"{minutes:g} minutes"
+    length = f"{started.steps:,} steps" if started.steps else f"{minutes:g} minute{'' if minutes == 1 else 's'}"
     return (
         f"{started.recipe.name}: {format_count(started.parameters)} parameters, vocabulary {vocabulary}, "
         f"{started.device}{processes}, {length}{resumed}"
