@@ -23,9 +23,10 @@ class WaitingTokenizer(Tokenizer):
 
     def __init__(self, model: bytes) -> None:
         super().__init__(model)
-        self.may_continue = Event()
+        self.has_begun, self.may_continue = Event(), Event()
 
     def tokens(self, text: str) -> list[Token]:
+        self.has_begun.set()
         assert self.may_continue.wait(SECONDS)
         return super().tokens(text)
 
@@ -55,6 +56,8 @@ def test_other_requests_are_answered_while_lines_are_tokenised(translator: Trans
 
     async def run() -> None:
         waiting = asyncio.create_task(call(app, "POST", "/tokens", {"source": "the shirt"}))
+        while not tokenizer.has_begun.is_set():
+            await asyncio.sleep(0)
         assert (await call(app, "GET", "/health"))[0] == 200
         assert not waiting.done()
         tokenizer.may_continue.set()
