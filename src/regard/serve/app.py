@@ -16,7 +16,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 
-from regard import __version__
 from regard.predict import Translation, TranslationRequest, Translator
 from regard.predict.scoring import ScoredTarget
 from regard.serve import openapi, responses
@@ -95,16 +94,7 @@ def make_app(
         if log is not None:
             await asyncio.to_thread(log.close)
 
-    app = FastAPI(
-        title="regard",
-        version=__version__,
-        description=openapi.DESCRIPTION,
-        openapi_tags=openapi.TAGS,
-        servers=openapi.SERVERS,
-        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        docs_url=None,
-        redoc_url=None,
-    )
+    app = FastAPI(**openapi.INFO, docs_url=None, redoc_url=None)
     app.router.lifespan_context = lifespan
     app.state.metrics, app.state.models, app.state.health = metrics, models, health
     app.add_exception_handler(HTTPException, _on_http_exception)

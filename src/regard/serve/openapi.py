@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
+from regard import __version__
 from regard.serve import libretranslate, responses
 from regard.serve.errors import ERRORS
 from regard.serve.limits import PUBLIC_PATHS, TOKEN_IN_BODY_PATHS
@@ -28,6 +29,16 @@ TAGS = [
     {"name": "operations", "description": "Health checks and metrics."},
 ]
 SERVERS = [{"url": "/", "description": "The server that this document comes from."}]
+
+INFO: dict[str, Any] = {
+    "title": "regard",
+    "version": __version__,
+    "description": DESCRIPTION,
+    "openapi_tags": TAGS,
+    "servers": SERVERS,
+    "license_info": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+}
+"""What the document says about the whole API, as arguments of `FastAPI`."""
 
 NDJSON = "application/x-ndjson"
 _TOKEN = "token"
