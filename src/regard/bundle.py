@@ -24,7 +24,7 @@ from torch import nn
 from regard.data.fields import Fields, load_fields
 from regard.files import find_inside, read_inside, write_atomically
 from regard.recipe import FieldKind, Recipe, dump, parse
-from regard.run_files import RECIPE, SCORES, TOKENIZER, WEIGHTS
+from regard.run_files import CHECKPOINTS, RECIPE, SCORES, TOKENIZER, WEIGHTS
 from regard.run_path import load_checkpoint_weights, other_weights
 from regard.text import Tokenizers
 from regard.weights import WeightsFile, save_weights
@@ -113,7 +113,7 @@ def read_bundle(
     """
     scores = load_scores(folder)
     fields = load_fields(folder, task.kinds)
-    if weights is not None and weights.is_dir():
+    if weights is not None and weights.parent.name == CHECKPOINTS:
         check_memory(task, fields.sizes)
         model = task.build(fields.sizes)
         load_checkpoint_weights(model, weights)

@@ -1,6 +1,7 @@
 """The access log: one JSON object per request, without any text; and what else needs a server of its own."""
 
 import json
+import socket
 from collections.abc import Iterator
 from datetime import datetime
 from io import StringIO
@@ -110,8 +111,17 @@ def test_the_openapi_document_requires_the_token(logged: Server) -> None:
     assert paths["/ready"]["get"]["security"] == []
 
 
+def request_in_progress(server: Server) -> socket.socket:
+    """Open a connection with a request whose body the server waits for; an idle one would make room for others."""
+    connection = server.connect()
+    head = "POST /tokens HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer s3cret\r\nContent-Length: 9\r\n"
+    connection.sendall(f"{head}Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n".encode())
+    assert connection.recv(100).startswith(b"HTTP/1.1 100 ")
+    return connection
+
+
 def test_a_connection_over_the_limit_gets_an_error_of_the_usual_shape(logged: Server) -> None:
-    held = [logged.connect() for _ in range(CONNECTIONS)]
+    held = [request_in_progress(logged) for _ in range(CONNECTIONS)]
     try:
         response = logged.request("/models", **TOKEN, **{"X-Request-ID": "one-too-many"})
     finally:

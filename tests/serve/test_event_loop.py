@@ -53,6 +53,7 @@ def test_other_requests_are_answered_while_lines_are_tokenised(translator: Trans
     tokenizers = Tokenizers({"source": tokenizer, "target": translator.tokenizers["target"]})
     slow = Translator(translator.model, tokenizers, longest=translator.longest)
     app = make_app({"slow": slow}, ServerSettings())
+    app.state.health.phase = "ready"
 
     async def run() -> None:
         waiting = asyncio.create_task(call(app, "POST", "/tokens", {"source": "the shirt"}))

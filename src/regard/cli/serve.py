@@ -2,13 +2,17 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from regard.cli.streams import existing_file
 from regard.cli.translate import Device, Dtype, Quantize, Workers
 from regard.serve.settings import ServerLimits, ServerSettings
+
+if TYPE_CHECKING:
+    from regard.predict import Translator
+    from regard.serve.languages import ModelLanguages
 
 _ACCESS, _LIMITS, _LOG = "Access", "Limits", "Log"
 _DEFAULT = ServerLimits()
@@ -113,45 +117,42 @@ def serve(
     """
     limit_kernel_caches()
     try:
-        from regard.serve.languages import parse_languages, recipe_languages
+        from regard.serve.languages import parse_languages
         from regard.serve.server import listen
         from regard.serve.server import serve as run
     except ModuleNotFoundError as error:
         raise missing_extra("regard serve", error) from None
-    from regard.engines.thread_sharing import single_threaded
-    from regard.recipe import load as load_recipe
-    from regard.run_files import RECIPE
-    from regard.tasks import load_translator
-
-    limits = ServerLimits(
-        max_characters,
-        max_sentences,
-        max_beam,
-        max_seconds,
-        max_waiting,
-        max_connections,
-        read_timeout,
-        write_timeout,
-    )
-    settings = ServerSettings(
-        host,
-        port,
-        read_token(token_file),
-        tuple(origin or ()),
-        limits,
-        tuple(allow_host or ()),
-        access_log == "json",
-        drain_seconds,
-    )
+    counts = max_characters, max_sentences, max_beam, max_seconds, max_waiting, max_connections
+    limits = ServerLimits(*counts, read_timeout, write_timeout)
+    token, origins, hosts = read_token(token_file), tuple(origin or ()), tuple(allow_host or ())
+    settings = ServerSettings(host, port, token, origins, limits, hosts, access_log == "json", drain_seconds)
     folders = named_runs(runs)
     given = parse_languages(languages or (), list(folders))
     with listen(host, port) as listener:
-        with single_threaded(1):  # no OpenMP threads may stay with this thread, or the workers would compete with them
-            translators = {name: load_translator(folder, device, quantize or dtype) for name, folder in folders.items()}
-        for translator in translators.values():
-            translator.workers = workers or translator.workers
-        known = {name: recipe_languages(load_recipe(Path(folder) / RECIPE)) for name, folder in folders.items()}
-        run(translators, settings, listener, {**known, **given})
+        translators = _load_translators(folders, device, quantize or dtype, workers)
+        run(translators, settings, listener, {**_recipe_languages(folders), **given})
+
+
+def _load_translators(
+    folders: dict[str, str], device: str, precision: str, workers: int | None
+) -> "dict[str, Translator]":
+    from regard.engines.thread_sharing import single_threaded
+    from regard.tasks import load_translator
+
+    with single_threaded(1):  # no OpenMP threads may stay with this thread, or the workers would compete with them
+        translators = {name: load_translator(folder, device, precision) for name, folder in folders.items()}
+    for translator in translators.values():
+        translator.workers = workers or translator.workers
+    return translators
+
+
+def _recipe_languages(folders: dict[str, str]) -> "ModelLanguages":
+    """Return the languages of models, as far as their recipes name them."""
+    from regard.bundle import load_bundle_recipe
+    from regard.run_path import find_run
+    from regard.serve.languages import recipe_languages
+
+    return {name: recipe_languages(load_bundle_recipe(find_run(folder).folder)) for name, folder in folders.items()}
 
 
 def limit_kernel_caches() -> None:

@@ -169,9 +169,12 @@ def validated_alignment_head(translator: Translator, recipe: Recipe) -> Alignmen
     if recipe.data.valid is None or translator.alignment_head is None:
         return translator.alignment_head
     pairs, gold = read_pairs(recipe.data.valid, recipe, MAX_CHOICE_PAIRS)
-    tokenized = (tokenize_pair(translator, pair, number).ids for number, pair in enumerate(pairs, start=1))
+    tokenizers = translator.tokenizers["source"], translator.tokenizers["target"]
     # Attention weights of a pair far longer than all training data may need more memory than there is.
-    fits = [max(map(len, ids)) <= recipe.data.longest for ids in tokenized]
+    fits = [
+        all(len(tokenizer.encode(text)) <= recipe.data.longest for tokenizer, text in sides)
+        for sides in (zip(tokenizers, pair, strict=True) for pair in pairs)
+    ]
     if not any(fits):
         return translator.alignment_head
     return choose_alignment_head(

@@ -218,7 +218,7 @@ class Translator:
             if len(segments) > 1:  # reported before the search, which takes as long as that of so many lines
                 log.warning(
                     "line %d has more than the %d tokens this model was trained on; translated in %d segments",
-                    number,
+                    request.number or number,
                     self.longest,
                     len(segments),
                 )

@@ -22,7 +22,7 @@ from regard.text.prepare import Preparation, split_lines
 from regard.text.sampling import DropoutSampler, SubwordSampler, UnigramSampler
 from regard.text.settings import BYTE, SPACE, UNK, TokenizerSettings
 from regard.text.spans import OriginalSpans, Segment, Token, decoded_spans, segments
-from regard.text.words import LETTER, MARK, OTHER, UNSPACED, character_class
+from regard.text.words import UNSPACED, character_class, edge_classes
 
 TokenBatch = tuple[NDArray[np.int32], NDArray[np.int64]]
 """The ids of many texts end to end, and the offset of each text; the last offset is the end."""
@@ -145,7 +145,7 @@ class Tokenizer:
     @cached_property
     def character_classes(self) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
         """The class of the first and of the last character of each piece, for `regard.text.words.JOINS`."""
-        edges = [_edge_classes(surface) for surface in self._surfaces]
+        edges = [edge_classes(surface) for surface in self._surfaces]
         first, last = np.array(edges, dtype=np.int8).T
         return first, last
 
@@ -392,14 +392,3 @@ def _offsets(rows: Sequence[Sized]) -> NDArray[np.int64]:
     offsets = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum(np.fromiter(map(len, rows), dtype=np.int64, count=len(rows)), out=offsets[1:])
     return offsets
-
-
-def _edge_classes(surface: bytes) -> tuple[int, int]:
-    """Return the classes of the first and of the last character of a piece."""
-    text = surface.decode(errors="replace")
-    if not text:
-        return OTHER, OTHER
-    # A single byte may be the first or a later one of any character; most are of letters.
-    if len(surface) == 1 and surface[0] >= 0x80:
-        return (LETTER if surface[0] >= 0xC0 else MARK), LETTER
-    return character_class(text[0]), character_class(text[-1])

@@ -98,6 +98,17 @@ def _is_inside_word(text: str, at: int) -> bool:
     return 0 < at < len(text) and JOINS[character_class(text[at - 1])][character_class(text[at])]
 
 
+def edge_classes(surface: bytes) -> tuple[int, int]:
+    """Return the classes of the first and of the last character of a piece."""
+    text = surface.decode(errors="replace")
+    if not text:
+        return OTHER, OTHER
+    # A single byte may be the first or a later one of any character; most are of letters.
+    if len(surface) == 1 and surface[0] >= 0x80:
+        return (LETTER if surface[0] >= 0xC0 else MARK), LETTER
+    return character_class(text[0]), character_class(text[-1])
+
+
 def word_of(spans: list[tuple[int, int]], at: int) -> int | None:
     """Return the index of the word at a character.
 
