@@ -18,7 +18,7 @@ from regard.options import (
 )
 from regard.predict.engine import encoder_input, run_search
 from regard.predict.segments import SourceSegment
-from regard.score import chrf
+from regard.score.pairwise import pairwise_chrf
 from regard.text import END, PAD, START, Tokenizer, find_phrase
 
 SearchResult = list[Hypothesis] | Exception
@@ -180,5 +180,7 @@ def _rank_by_risk(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer, nbest:
     """Return the samples most similar to all samples, with their mean chrF as score (Eikema & Aziz 2020)."""
     texts = [tokenizer.decode(hypothesis.tokens) for hypothesis in hypotheses]
     first = dict(zip(reversed(texts), reversed(hypotheses), strict=True))
-    ranked = decode.minimum_bayes_risk(texts, lambda sample, other: chrf([sample], [other]).value)
+    index = {text: number for number, text in enumerate(first)}
+    similarity = pairwise_chrf(list(index))
+    ranked = decode.minimum_bayes_risk(texts, lambda sample, other: float(similarity[index[sample], index[other]]))
     return [replace(first[text], score=value) for text, value in ranked[:nbest]]
