@@ -1,12 +1,21 @@
 """Requests to an ASGI application in this process, without a server."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.types import ASGIApp
 from tests.serve.client import Response
+
+Result = TypeVar("Result")
+
+
+def run_async(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine in a thread of its own: an event loop of browser tests may be running in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
 
 
 def asgi_request(
@@ -41,6 +50,6 @@ def asgi_request(
         with suppress(ArithmeticError):
             await app(scope, receive, send)
 
-    asyncio.run(run())
+    run_async(run())
     names = {name.decode().lower(): value.decode() for name, value in sent[0]["headers"]}
     return Response(sent[0]["status"], names, b"".join(message.get("body", b"") for message in sent[1:]))

@@ -5,6 +5,7 @@ import json
 from threading import Event
 from typing import Any
 
+from tests.serve.asgi import run_async
 from tests.serve.client import SECONDS
 
 from regard.predict import TranslationOptions, TranslationRequest, Translator
@@ -66,7 +67,7 @@ def test_other_requests_are_answered_while_lines_are_tokenised(translator: Trans
         assert status == 200
         assert [token["id"] for token in answer["lines"][0]] == tokenizer.encode("the shirt")
 
-    asyncio.run(run())
+    run_async(run())
 
 
 def test_a_stream_past_its_time_limit_ends_with_an_error_line(translator: Translator) -> None:
@@ -91,4 +92,4 @@ def test_a_stream_past_its_time_limit_ends_with_an_error_line(translator: Transl
         assert last["error"].startswith("no response within 0.05 s")
         assert responses[0].closed
 
-    asyncio.run(run())
+    run_async(run())

@@ -1,12 +1,11 @@
 """`/live` and `/ready` tell whether a server works, and whether to send it requests."""
 
-import asyncio
 from time import monotonic
 
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response
-from tests.serve.asgi import asgi_request
+from tests.serve.asgi import asgi_request, run_async
 from tests.serve.client import Server
 
 from regard.predict import Translator
@@ -28,7 +27,7 @@ def statuses_of(health: Health, request: Request) -> list[int]:
     async def responses() -> list[Response]:
         return [await health.live(), await health.ready(request), await health.health(request)]
 
-    return [response.status_code for response in asyncio.run(responses())]
+    return [response.status_code for response in run_async(responses())]
 
 
 def test_a_server_is_ready_between_loading_and_shutdown(translator: Translator) -> None:
