@@ -6,7 +6,7 @@ from tests.serve.attack import attack, expected_texts
 from tests.serve.client import SECONDS, running_server
 from tests.serve.test_explorer import look_command
 
-ACTIONS = 500
+ACTIONS = 480
 
 
 def test_an_attack_by_several_clients_finds_nothing(memorised: Path, lines: list[str]) -> None:
