@@ -222,3 +222,12 @@ def fsync_path(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def size_and_checksum(file: Path) -> list[int]:
+    """Return the size and the CRC-32 of a file, as the metadata of a checkpoint states them."""
+    size = value = 0
+    with file.open("rb") as stream:
+        while block := stream.read(CHECKSUM_BLOCK):
+            size, value = size + len(block), zlib.crc32(block, value)
+    return [size, value]

@@ -8,7 +8,6 @@ runs/x/checkpoints/step-00000400     the weights of a checkpoint
 import json
 import re
 import warnings
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +16,10 @@ from torch.distributed.checkpoint import state_dict_loader
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
+from regard.files import size_and_checksum
 from regard.run_files import CHECKPOINTS, RECIPE, WEIGHTS
 
 _STEP = re.compile(r"step-(\d+)")
-_READ_SIZE = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -79,20 +78,11 @@ def _check_files(folder: Path) -> None:
     """Raise a ValueError unless the files of a checkpoint have the sizes and checksums in its metadata."""
     try:
         files = json.loads((folder / "notes.json").read_text(encoding="utf-8"))["files"]
-        changed = [name for name, expected in files.items() if _fingerprint(folder / name) != expected]
+        changed = [name for name, expected in files.items() if size_and_checksum(folder / name) != expected]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{folder} is not a complete checkpoint ({error}); use another one") from error
     if changed:
         raise ValueError(f"{folder} is damaged: {', '.join(changed)} changed since it was written; use another one")
-
-
-def _fingerprint(file: Path) -> list[int]:
-    """Return the size and checksum of a file, as in the metadata of a checkpoint."""
-    size = checksum = 0
-    with file.open("rb") as stream:
-        while block := stream.read(_READ_SIZE):
-            size, checksum = size + len(block), zlib.crc32(block, checksum)
-    return [size, checksum]
 
 
 def _with_recipe(path: Path, folder: Path) -> Path:

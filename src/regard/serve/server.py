@@ -156,7 +156,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def _drain(self) -> None:
-        """Answer requests for a while, with a header that asks clients to connect anew, perhaps to another server."""
+        """Answer requests for a while, with a header that asks clients to reconnect, perhaps to another server."""
         self.lifespan.state["draining"] = True
         for connection in self.server_state.connections:
             assert isinstance(connection, HttpConnection | WebSocketConnection), "no other protocol is in use"

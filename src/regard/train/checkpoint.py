@@ -23,13 +23,12 @@ from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
 
-from regard.files import fsync_path, write_atomically
+from regard.files import fsync_path, size_and_checksum, write_atomically
 from regard.run_files import CHECKPOINTS
 from regard.train.distributed import WorkerGroup
 
 METADATA = "notes.json"
 _NAME, _TEMPORARY, _CHECKSUM = "step-{:08d}", ".writing", "seal"
-_READ_SIZE = 1 << 24
 
 
 def write_checkpoint(
@@ -48,7 +47,7 @@ def write_checkpoint(
             writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
             state_dict_saver.save(tensors, storage_writer=writer, no_dist=group.world_size == 1)
         if group.is_main:
-            files = {file.name: _fingerprint(file) for file in sorted(temporary.iterdir())}
+            files = {file.name: size_and_checksum(file) for file in sorted(temporary.iterdir())}
             _write_metadata(temporary, {**metadata, "files": files})
             fsync_path(temporary)
             shutil.rmtree(path, ignore_errors=True)
@@ -142,7 +141,7 @@ def _find_damage(path: Path) -> str | None:
     """Return a message if a checkpoint is damaged, else None."""
     try:
         files = read_metadata(path)["files"]
-        changed = [name for name, expected in files.items() if _fingerprint(path / name) != expected]
+        changed = [name for name, expected in files.items() if size_and_checksum(path / name) != expected]
     except (OSError, ValueError, KeyError) as error:
         return f"{path} is damaged ({error})"
     return f"{path} is damaged ({', '.join(changed)} changed since it was written)" if changed else None
@@ -157,16 +156,6 @@ def _write_metadata(path: Path, metadata: dict[str, Any]) -> None:
 def _checksum(metadata: object) -> int:
     """Return a checksum of metadata that does not depend on their formatting."""
     return zlib.crc32(json.dumps(metadata, sort_keys=True).encode())
-
-
-def _fingerprint(file: Path) -> list[int]:
-    """Return the size and checksum of a file."""
-    size = checksum = 0
-    with file.open("rb") as stream:
-        while block := stream.read(_READ_SIZE):
-            size += len(block)
-            checksum = zlib.crc32(block, checksum)
-    return [size, checksum]
 
 
 @contextmanager
