@@ -62,9 +62,14 @@ class AttentionMask:
     def slopes_on(self, device: torch.device, dtype: torch.dtype) -> Float[Tensor, " H"]:
         """Return the slopes as a tensor that is filled on the device.
 
-        A copy from the host could not be captured in a CUDA graph.
+        A copy from the host could not be captured in a CUDA graph, and torch cannot compile FlexAttention with a
+        tensor that was concatenated in the same graph.
         """
-        return torch.stack([torch.full((), slope, dtype=dtype, device=device) for slope in self.slopes])
+        head_H = torch.arange(len(self.slopes), device=device)
+        slopes_H = torch.zeros(len(self.slopes), dtype=dtype, device=device)
+        for head, slope in enumerate(self.slopes):
+            slopes_H = torch.where(head_H == head, slope, slopes_H)
+        return slopes_H
 
 
 def alibi_slopes(heads: int) -> tuple[float, ...]:
