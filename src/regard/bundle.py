@@ -82,7 +82,7 @@ def save_model(
         model: The trained model.
         metadata: Further statements about the weights.
     """
-    needs = {"model": json.dumps(recipe.model.architecture), "vocabulary": fields.fingerprint}
+    needs = {"model": json.dumps(recipe.architecture), "vocabulary": fields.fingerprint}
     save_weights(model, folder / WEIGHTS, {**(metadata or {}), **needs})
 
 
@@ -147,12 +147,14 @@ def _check_architecture(folder: Path, weights: WeightsFile, recipe: Recipe) -> N
     """Raise a ValueError if a setting that changes what the weights compute is not the one they were trained with."""
     try:
         trained: Any = json.loads(weights.metadata.get("model", "{}"))
-        current = recipe.model.architecture
-        changed = {name: value for name, value in trained.items() if name in current and current[name] != value}
+        current = recipe.architecture
+        # Weights of earlier versions name settings of the model without their section.
+        named = {name if "." in name else f"model.{name}": value for name, value in trained.items()}
+        changed = {name: value for name, value in named.items() if name in current and current[name] != value}
     except (ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"{weights.path} is damaged ({error}); restore it from a copy, or train again") from error
     if changed:
-        values = ", ".join(f"model.{name} is {current[name]!r} and was {value!r}" for name, value in changed.items())
+        values = ", ".join(f"{name} is {current[name]!r} and was {value!r}" for name, value in changed.items())
         raise ValueError(f"{folder / RECIPE} was changed after training: {values}; restore the old settings")
 
 

@@ -131,7 +131,7 @@ class TestSaving:
         LabelField.save_all({"label": LabelField(("schlecht", "سعيد", "\u2028"))}, tmp_path / "labels.json")
         assert "سعيد" in (tmp_path / "labels.json").read_text(encoding="utf-8")
         [loaded] = LabelField.load_all(tmp_path / "labels.json", ["label"]).values()
-        assert loaded.classes == ("schlecht", "سعيد", "\u2028")
+        assert loaded == ("schlecht", "سعيد", "\u2028")
 
     def test_missing_labels_are_an_error(self, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"labels\.json is missing: it lists the classes of label"):

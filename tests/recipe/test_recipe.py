@@ -160,7 +160,7 @@ def test_a_recipe_is_frozen() -> None:
         ("data.train=[{kind='phrasebook'}]", "data.train.0.to: missing; Target language"),
         (
             "model.kind=luongs",
-            "must be one of 'transformer', 'sutskever', 'bahdanau', 'luong', 'convs2s'; did you mean",
+            "must be one of 'transformer', 'sutskever', 'bahdanau', 'luong', 'convs2s', 'rnn', 'han'; did you mean",
         ),
         ("model={kind='luong', heads=7}", "model.heads: no such setting of 'luong'; transformer has it"),
         ("model={kind='luong', layer=7}", "model.layer: no such setting; did you mean model.layers?"),

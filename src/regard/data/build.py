@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from regard.data.cache import atomic_folder, build_lock, file_digest
 from regard.data.corpus import Chunk, Reader
 from regard.data.dedupe import find_duplicates
-from regard.data.fields import Field, Fields, TextField
+from regard.data.fields import Field, Fields, TextField, UnequalLengthsError
 from regard.data.fields.label import UnknownLabelError
 from regard.data.filters import KEPT, FilterReport, RecordFilter
 from regard.data.rows import Rows
@@ -221,10 +221,10 @@ class _Builder:
     def _encode(self, chunk: Chunk, duplicate: NDArray[np.bool_] | None) -> _EncodedChunk:
         """Encode all fields of a chunk and drop the records that a filter rejects."""
         try:
-            encoded = {name: field.encode(chunk.columns[name]) for name, field in self.fields.items()}
-        except UnknownLabelError as error:
+            encoded = self.fields.encode(chunk.columns)
+        except (UnknownLabelError, UnequalLengthsError) as error:
             raise ValueError(f"{self.name()}, line {chunk.first + error.index}: {error}") from None
-        lengths = {name: rows.lengths for name, rows in encoded.items() if self.fields[name].kind == "text"}
+        lengths = {name: rows.lengths for name, rows in encoded.items() if isinstance(self.fields[name], TextField)}
         verdicts = self.record_filter.apply(chunk, lengths, duplicate=duplicate, tagged=self.tags)
         kept = verdicts == KEPT
         columns = {

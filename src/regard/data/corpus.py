@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from regard.data.fields.lists import SEPARATOR
 from regard.data.phrasebook import phrases
 from regard.files import read_lines, read_text
 from regard.recipe import Corpus, Data, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
@@ -198,8 +199,13 @@ def _json_text(path: Path, number: int, value: dict[str, object], key: str) -> s
         found = ", ".join(map(repr, list(value)[:10])) or "none"
         raise ValueError(f"{path}, line {number}: no key {key!r}; its keys are: {found}. Set the corpus's keys.")
     text = value[key]
+    if isinstance(text, list) and all(isinstance(entry, str) and SEPARATOR not in entry for entry in text):
+        text = SEPARATOR.join(text) + SEPARATOR * (len(text) == 1)  # a single entry may contain white space
     if not isinstance(text, str):
-        raise ValueError(f"{path}, line {number}: the value of {key!r} is {_json_type(text)}, but must be a string.")
+        raise ValueError(
+            f"{path}, line {number}: the value of {key!r} is {_json_type(text)}, but must be a string or, for words, "
+            "tags and labels, an array of strings."
+        )
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

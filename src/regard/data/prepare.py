@@ -20,7 +20,7 @@ from regard.data.blocks import Blocks
 from regard.data.build import build_store, identity
 from regard.data.cache import atomic_folder, build_lock, cache_folder
 from regard.data.corpus import Reader
-from regard.data.fields import Fields, TextField, learn_fields, load_fields
+from regard.data.fields import Field, Fields, TextField, learn_fields, load_fields
 from regard.data.store import Store
 from regard.files import write_atomically
 from regard.recipe import Corpus, FieldKind, Filter, Recipe, dump
@@ -285,6 +285,6 @@ def _records(recipe: Recipe, reader: Reader, progress: ProgressCallback) -> Iter
             progress("learning the vocabulary", done)
 
 
-def _kind(field: object) -> str:
+def _kind(field: Field) -> str:
     """Return the kind of a vocabulary for people: bpe, char, …, or label."""
-    return field.tokenizer.settings.kind if isinstance(field, TextField) else "label"
+    return field.tokenizer.settings.kind if isinstance(field, TextField) else field.kind

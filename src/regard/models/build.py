@@ -3,12 +3,15 @@
 from regard import recipe
 from regard.models.convolutional import build_convs2s
 from regard.models.language_model import LanguageModel
+from regard.models.memory import Encoder
 from regard.models.recurrent.bahdanau import build_bahdanau
+from regard.models.recurrent.encoder import RecurrentEncoder
 from regard.models.recurrent.luong import build_luong
 from regard.models.recurrent.sutskever import build_sutskever
 from regard.models.seq2seq import Seq2Seq
-from regard.models.transformer import build_transformer, initialise, make_decoder, make_embedding
-from regard.nn.embedding import OutputProjection
+from regard.models.transformer import build_transformer, initialise, make_decoder, make_embedding, make_encoder
+from regard.nn.embedding import Embedding, OutputProjection
+from regard.nn.recurrent import RecurrentLayers
 
 
 def build(settings: recipe.Model, source_vocabulary: int, target_vocabulary: int) -> Seq2Seq:
@@ -36,6 +39,34 @@ def build(settings: recipe.Model, source_vocabulary: int, target_vocabulary: int
             return build_luong(settings, *sizes)
         case recipe.ConvS2S():
             return build_convs2s(settings, *sizes)
+        case recipe.Rnn() | recipe.Han():
+            raise ValueError(f"kind = '{settings.kind}' is an encoder without a decoder; choose another family")
+
+
+def build_encoder(settings: recipe.Model, vocabulary: int) -> tuple[Encoder, int]:
+    """Build the untrained encoder of an encoder-only model, and return it with the width of its states.
+
+    Raises:
+        ValueError: The family has no encoder of texts of its own.
+    """
+    match settings:
+        case recipe.Transformer():
+            return make_encoder(settings, make_embedding(settings, vocabulary)), settings.width
+        case recipe.Rnn():
+            embedding = Embedding(
+                vocabulary, settings.embedding, dropout=settings.dropout, word_dropout=settings.word_dropout
+            )
+            recurrence = RecurrentLayers(
+                settings.cell,
+                settings.embedding,
+                settings.width,
+                settings.layers,
+                settings.bidirectional,
+                settings.dropout,
+            )
+            return RecurrentEncoder(embedding, recurrence), settings.width * (2 if settings.bidirectional else 1)
+        case _:
+            raise ValueError(f"kind = '{settings.kind}' has no encoder of its own; choose transformer or rnn")
 
 
 def build_language_model(settings: recipe.Model, vocabulary: int) -> LanguageModel:

@@ -4,26 +4,32 @@ from regard.recipe.catalogue import Setting, catalogue, find_settings, json_sche
 from regard.recipe.data import Corpus, Data, Filter, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
 from regard.recipe.decode import Decode
 from regard.recipe.load import dump, load, parse, render, shipped_recipe, shipped_recipes
-from regard.recipe.model import Bahdanau, ConvS2S, Luong, Model, Sutskever, Transformer
-from regard.recipe.settings import TASK_FIELDS, FieldKind, Recipe, Text, Train
+from regard.recipe.model import Bahdanau, ConvS2S, Han, Luong, Model, Rnn, Sutskever, Transformer
+from regard.recipe.settings import Recipe, Text, Train
 from regard.recipe.starter import starter
+from regard.recipe.tasks import TASK_FIELDS, Classification, FieldKind, LanguageModelling, Tagging
 
 __all__ = [
     "TASK_FIELDS",
     "Bahdanau",
+    "Classification",
     "ConvS2S",
     "Corpus",
     "Data",
     "Decode",
     "FieldKind",
     "Filter",
+    "Han",
     "JsonlCorpus",
+    "LanguageModelling",
     "Luong",
     "Model",
     "PhrasebookCorpus",
     "Recipe",
+    "Rnn",
     "Setting",
     "Sutskever",
+    "Tagging",
     "Text",
     "TextCorpus",
     "Train",

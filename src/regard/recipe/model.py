@@ -310,6 +310,64 @@ class ConvS2S(Family):
         return self
 
 
+class Rnn(Family):
+    """A recurrent encoder, bidirectional (Schuster & Paliwal 1997), for classification and tagging."""
+
+    FOLLOWS: ClassVar[dict[str, str]] = {"embedding": "width"}
+    SIZES: ClassVar[Sizes] = {
+        "tiny": {"width": 64, "layers": 1, "dropout": 0.3},
+        "small": {"width": 128, "layers": 2, "dropout": 0.3},
+        "base": {"width": 256, "layers": 2, "dropout": 0.3},
+    }
+
+    kind: Literal["rnn"] = "rnn"
+    """The family of the model."""
+    size: Literal["tiny", "small", "base"] = "small"
+    """A preset for width, layers and dropout."""
+    width: Size = 128
+    """Width of the hidden states in each direction."""
+    embedding: Size = 128
+    """Width of the token embeddings; unset is width."""
+    layers: Layers = 2
+    """Number of layers."""
+    cell: Literal["lstm", "gru"] = "lstm"
+    """The recurrent cell: LSTM (Hochreiter & Schmidhuber 1997) or GRU (Cho et al. 2014)."""
+    bidirectional: bool = True
+    """Read in both directions and concatenate the two states."""
+    dropout: Fraction = 0.3
+    """Dropout on embeddings, between layers and before the output, never along time (Zaremba et al. 2014)."""
+    word_dropout: Fraction = 0.0
+    """Dropout of whole token embeddings (Gal & Ghahramani 2016)."""
+
+
+class Han(Family):
+    """The hierarchical attention network for documents (Yang et al. 2016)."""
+
+    FOLLOWS: ClassVar[dict[str, str]] = {"embedding": "width", "attention_width": "width"}
+    SIZES: ClassVar[Sizes] = {
+        "tiny": {"width": 32, "embedding": 64, "dropout": 0.3},
+        "small": {"width": 50, "embedding": 200, "attention_width": 100, "dropout": 0.3},
+        "base": {"width": 128, "embedding": 256, "attention_width": 256, "dropout": 0.3},
+    }
+
+    kind: Literal["han"] = "han"
+    """The family of the model."""
+    size: Literal["tiny", "small", "base"] = "small"
+    """A preset for widths and dropout; `small` has the sizes of the paper (§3.3)."""
+    width: Size = 50
+    """Width of the hidden states of words and sentences in each direction."""
+    embedding: Size = 200
+    """Width of the word embeddings; unset is width."""
+    attention_width: Size = 100
+    """Width of the hidden representation that attention compares with its context vector; unset is width."""
+    cell: Literal["lstm", "gru"] = "gru"
+    """The recurrent cell: GRU, as in the paper (Cho et al. 2014), or LSTM (Hochreiter & Schmidhuber 1997)."""
+    dropout: Fraction = 0.3
+    """Dropout on embeddings, on sentence vectors and before the output."""
+    word_dropout: Fraction = 0.0
+    """Dropout of whole token embeddings (Gal & Ghahramani 2016)."""
+
+
 def _family(value: object) -> str:
     """Return the family that a table names; the default is a Transformer."""
     if isinstance(value, Family):
@@ -322,6 +380,8 @@ Model = Annotated[
     | Annotated[Sutskever, Tag("sutskever")]
     | Annotated[Bahdanau, Tag("bahdanau")]
     | Annotated[Luong, Tag("luong")]
-    | Annotated[ConvS2S, Tag("convs2s")],
+    | Annotated[ConvS2S, Tag("convs2s")]
+    | Annotated[Rnn, Tag("rnn")]
+    | Annotated[Han, Tag("han")],
     Discriminator(_family),
 ]

@@ -1,25 +1,18 @@
 """A recipe: all settings of a run, each with its default, its description and, if it has one, its paper.
 
-`data.py`, `model.py` and `decode.py` declare the other sections. An unknown key is an error, and no value is converted
-to another type.
+`data.py`, `model.py`, `tasks.py` and `decode.py` declare the other sections. An unknown key is an error, and no value
+is converted to another type.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from regard.recipe.data import Data
 from regard.recipe.decode import Decode
-from regard.recipe.model import Model, Transformer
+from regard.recipe.model import Han, Model, Rnn, Transformer
 from regard.recipe.section import Fraction, Positive, Section, TupleOf
-
-FieldKind = Literal["text", "label"]
-"""How the values of a field are encoded; see `regard.data.fields`."""
-TASK_FIELDS: dict[str, dict[str, FieldKind]] = {
-    "translation": {"source": "text", "target": "text"},
-    "language_model": {"text": "text"},
-}
-"""The fields of a record of each built-in task (`regard.tasks`), in the order of columns in a file."""
+from regard.recipe.tasks import TASK_FAMILIES, TASK_FIELDS, Classification, LanguageModelling, Tagging, TaskSection
 
 
 class Text(Section):
@@ -148,6 +141,47 @@ class Recipe(Section):
     """Training: optimiser, learning rate, batches, validation."""
     decode: Decode = Decode()
     """Decoding: search and sampling."""
+    language_model: LanguageModelling = LanguageModelling()
+    """Language models: what they predict."""
+    classification: Classification = Classification()
+    """Classification: how a text becomes one vector, and what a label is."""
+    tagging: Tagging = Tagging()
+    """Tagging: how the tokens of a word become one vector."""
+
+    @property
+    def task_section(self) -> TaskSection | None:
+        """The section of the recipe's own task, if it has one."""
+        section = getattr(self, self.task, None) if self.task in TASK_FIELDS else None
+        return section if isinstance(section, TaskSection) else None
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """The settings that trained weights depend on, by their key in the recipe."""
+        section = self.task_section
+        own = {} if section is None else {f"{self.task}.{name}": value for name, value in section.architecture.items()}
+        return {**{f"model.{name}": value for name, value in self.model.architecture.items()}, **own}
+
+    @model_serializer(mode="wrap")
+    def _without_sections_of_other_tasks(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        table: dict[str, Any] = serialize(self)
+        return {name: value for name, value in table.items() if name == self.task or name not in _TASK_SECTIONS}
+
+    @model_validator(mode="after")
+    def _section_is_of_this_task(self) -> "Recipe":
+        for name in _TASK_SECTIONS & self.model_fields_set:
+            if name != self.task and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"[{name}] has settings of task = '{name}', and this recipe has task = '{self.task}'")
+        return self
+
+    @model_validator(mode="after")
+    def _family_fits_the_task(self) -> "Recipe":
+        families = TASK_FAMILIES.get(self.task)
+        if families is not None and self.model.kind not in families:
+            raise ValueError(
+                f"model.kind = '{self.model.kind}' is not a model for task = '{self.task}'; "
+                f"choose {' or '.join(families)}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _corpora_have_the_fields_of_the_task(self) -> "Recipe":
@@ -170,6 +204,7 @@ class Recipe(Section):
         return self
 
     def _check_translation(self) -> None:
+        assert not isinstance(self.model, Rnn | Han), "checked before"
         if self.model.tied in ("all", "embeddings", "outer") and not self.text.joint:
             raise ValueError(
                 f"model.tied = '{self.model.tied}' shares the embedding of the source, "
@@ -199,3 +234,6 @@ class Recipe(Section):
         tagged = [key for key, corpus in self.data.corpora() if corpus.tag]
         if tagged:
             raise ValueError(f"{tagged[0]}.tag is for task = 'translation'; remove it")
+
+
+_TASK_SECTIONS = {name for name in Recipe.model_fields if name in TASK_FIELDS}

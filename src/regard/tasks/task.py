@@ -177,7 +177,7 @@ class Task(ABC):
 
     def field_of(self, parameter: str) -> str:
         """Return the field whose vocabulary the rows of an embedding or output matrix belong to."""
-        return next(name for name, kind in self.kinds.items() if kind == "text")
+        return next(name for name, kind in self.kinds.items() if kind in ("text", "document", "words"))
 
     def predict(
         self, model: nn.Module, fields: Fields, store: Store | Blocks, corpus: Corpus, count: int, group: ProcessGroup

@@ -76,7 +76,7 @@ class RunState:
 
 def save_checkpoint(setup: TrainingSetup, state: RunState) -> Path:
     """Write a checkpoint of everything that the rest of the training depends on; earlier ones are kept."""
-    model = setup.recipe.model.architecture
+    model = setup.recipe.architecture
     metadata = {"state": asdict(state), "data": _data_identity(setup), "model": model}
     return checkpoint.write_checkpoint(
         setup.run, state.step, setup.tensors() | _rng_states(setup), metadata, setup.group
@@ -175,10 +175,12 @@ def _check_data(setup: TrainingSetup, before: dict[str, Any]) -> None:
 
 def _check_model(setup: TrainingSetup, before: dict[str, Any]) -> None:
     """Raise a ValueError if a setting of the model is not the one that the checkpoint was written with."""
-    current = setup.recipe.model.architecture
-    changed = [name for name, value in before.items() if name in current and current[name] != value]
+    current = setup.recipe.architecture
+    # Checkpoints of earlier versions name settings of the model without their section.
+    named = {name if "." in name else f"model.{name}": value for name, value in before.items()}
+    changed = [name for name, value in named.items() if name in current and current[name] != value]
     if changed:
-        values = ", ".join(f"model.{name} is {current[name]!r} and was {before[name]!r}" for name in changed)
+        values = ", ".join(f"{name} is {current[name]!r} and was {named[name]!r}" for name in changed)
         raise ValueError(f"the recipe of {setup.run} was changed since its last checkpoint: {values}; restore it")
 
 

@@ -3,14 +3,17 @@
 A record is a mapping from field name to value, such as `{"source": "I can", "target": "Ich kann"}`. A task
 (`regard.tasks`) names its fields and gives each a kind:
 
-| kind    | raw value                      | encoded                              | module                          |
-|---------|--------------------------------|--------------------------------------|---------------------------------|
-| `text`  | a string                       | token ids, ragged                    | `regard.data.fields.text`       |
-| `label` | a string out of a small set    | one class number                     | `regard.data.fields.label`      |
+| kind       | raw value                            | encoded                                  | class           |
+|------------|--------------------------------------|------------------------------------------|-----------------|
+| `text`     | a string                             | token ids                                | `TextField`     |
+| `document` | a string, split into sentences       | token ids, `END` after each sentence     | `DocumentField` |
+| `words`    | words, separated by white space      | token ids, `END` after each word         | `WordsField`    |
+| `label`    | a string out of a small set          | one class number                         | `LabelField`    |
+| `labels`   | such strings, separated by commas    | class numbers                            | `LabelsField`   |
+| `tags`     | such strings, separated by spaces    | class numbers, one for each word         | `TagsField`     |
 
-A new kind (turns of a dialogue, tags of words, images, series) is one module here that implements `Field`, one line in
-`learn_fields` and `load_fields`, and its name in `regard.recipe.FieldKind`. One `Field` object encodes for training,
-prediction, server and explorer alike.
+A new kind (turns of a dialogue, images, series) is one class here that implements `Field`, one line in `_FIELDS`, and
+its name in `regard.recipe.FieldKind`. One `Field` object encodes for training, prediction, server and explorer alike.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,16 +24,45 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from regard.data.fields.label import LabelField
+from regard.data.fields.label import LabelField, LabelsField, TagsField
+from regard.data.fields.nested import DocumentField, WordsField, split_parts
 from regard.data.fields.text import TextField
 from regard.data.rows import Rows
 from regard.recipe import FieldKind, Recipe
 from regard.run_files import TOKENIZER
 from regard.text import Tokenizers
 
-__all__ = ["Field", "Fields", "LabelField", "TextField", "learn_fields", "load_fields", "with_tokenizers"]
+__all__ = [
+    "DocumentField",
+    "Field",
+    "Fields",
+    "LabelField",
+    "LabelsField",
+    "TagsField",
+    "TextField",
+    "UnequalLengthsError",
+    "WordsField",
+    "learn_fields",
+    "load_fields",
+    "split_parts",
+    "with_tokenizers",
+]
 
 LABELS = "labels.json"
+
+_TEXT_FIELDS: dict[FieldKind, type[TextField]] = {"text": TextField, "document": DocumentField, "words": WordsField}
+_LABEL_FIELDS: dict[FieldKind, type[LabelField]] = {"label": LabelField, "labels": LabelsField, "tags": TagsField}
+
+
+class UnequalLengthsError(ValueError):
+    """A record has not as many tags as words."""
+
+    def __init__(self, words: int, tags: int, index: int) -> None:
+        """Describe the record, which is number `index` of the encoded values."""
+        super().__init__(
+            f"{words} words and {tags} tags; give one tag for each word, in the same order, separated alike"
+        )
+        self.index = index
 
 
 class Field(Protocol):
@@ -91,6 +123,24 @@ class Fields(Mapping[str, Field]):
         """The size of each vocabulary."""
         return {name: len(field) for name, field in self.items()}
 
+    def encode(self, columns: Mapping[str, Sequence[str]]) -> dict[str, Rows]:
+        """Encode the values of all fields of a batch of records.
+
+        Raises:
+            UnequalLengthsError: A record has not as many tags as words.
+            UnknownLabelError: A label is none of the classes of its field.
+        """
+        encoded = {name: field.encode(columns[name]) for name, field in self.items()}
+        words = [encoded[name] for name, field in self.items() if isinstance(field, WordsField)]
+        tags = [encoded[name] for name, field in self.items() if isinstance(field, TagsField)]
+        for given, labels in zip(words, tags, strict=False):
+            counts = split_parts(given)[1].lengths
+            unequal = np.flatnonzero(counts != labels.lengths)
+            if unequal.size:
+                first = int(unequal[0])
+                raise UnequalLengthsError(int(counts[first]), int(labels.lengths[first]), first)
+        return encoded
+
     def save(self, folder: Path) -> None:
         """Write all vocabularies into the folder of a run."""
         self.tokenizers.save(folder / TOKENIZER)
@@ -108,13 +158,13 @@ def learn_fields(
     field are the values that occur. `multiline` texts are documents, whose line breaks are tokens.
     """
     names = list(kinds)
-    text_at = [at for at, name in enumerate(names) if kinds[name] == "text"]
-    seen: dict[str, set[str]] = {name: set() for name in names if kinds[name] == "label"}
+    text_at = [at for at, name in enumerate(names) if kinds[name] in _TEXT_FIELDS]
+    seen: dict[str, set[str]] = {name: set() for name in names if kinds[name] in _LABEL_FIELDS}
 
     def texts() -> Iterator[tuple[str, ...]]:
         for record in records:
             for name, classes in seen.items():
-                classes.add(record[names.index(name)])
+                classes.update(_LABEL_FIELDS[kinds[name]].split(record[names.index(name)]))
             yield tuple(record[at] for at in text_at)
 
     text = recipe.text
@@ -131,13 +181,13 @@ def learn_fields(
         multiline=multiline,
         seed=recipe.seed,
     )
-    return _assemble(kinds, tokenizers, {name: LabelField(tuple(sorted(classes))) for name, classes in seen.items()})
+    return _assemble(kinds, tokenizers, {name: tuple(sorted(classes)) for name, classes in seen.items()})
 
 
 def load_fields(folder: Path, kinds: Mapping[str, FieldKind]) -> Fields:
     """Read the vocabularies that `Fields.save` wrote into the folder of a run."""
-    texts = [name for name, kind in kinds.items() if kind == "text"]
-    labels = [name for name, kind in kinds.items() if kind == "label"]
+    texts = [name for name, kind in kinds.items() if kind in _TEXT_FIELDS]
+    labels = [name for name, kind in kinds.items() if kind in _LABEL_FIELDS]
     tokenizers = Tokenizers.load(folder, fields=texts)
     return _assemble(kinds, tokenizers, LabelField.load_all(folder / LABELS, labels) if labels else {})
 
@@ -147,8 +197,11 @@ def with_tokenizers(tokenizers: Tokenizers) -> Fields:
     return Fields({name: TextField(tokenizer) for name, tokenizer in tokenizers.items()})
 
 
-def _assemble(kinds: Mapping[str, FieldKind], tokenizers: Tokenizers, labels: Mapping[str, LabelField]) -> Fields:
+def _assemble(kinds: Mapping[str, FieldKind], tokenizers: Tokenizers, classes: Mapping[str, tuple[str, ...]]) -> Fields:
     """Put the fields into the order of the task."""
     return Fields(
-        {name: TextField(tokenizers[name]) if kind == "text" else labels[name] for name, kind in kinds.items()}
+        {
+            name: _TEXT_FIELDS[kind](tokenizers[name]) if kind in _TEXT_FIELDS else _LABEL_FIELDS[kind](classes[name])
+            for name, kind in kinds.items()
+        }
     )

@@ -1,4 +1,4 @@
-"""Label fields: a string out of a small set becomes a class number."""
+"""Label fields: a string out of a small set becomes a class number; or several strings, several numbers."""
 
 import hashlib
 import json
@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from regard.data.rows import Rows
+from regard.data.fields.lists import split_list
+from regard.data.rows import Rows, offsets_of
 from regard.files import read_inside, write_atomically
 
 MOST_CLASSES = 100_000
@@ -81,6 +82,11 @@ class LabelField:
         (number,) = ids
         return self.classes[number]
 
+    @classmethod
+    def split(cls, value: str) -> list[str]:
+        """Return the labels in a raw value: one."""
+        return [value]
+
     @staticmethod
     def save_all(fields: Mapping[str, "LabelField"], path: Path) -> None:
         """Write the classes of several label fields into one JSON file."""
@@ -88,12 +94,60 @@ class LabelField:
         write_atomically(path, (json.dumps(table, ensure_ascii=False, indent=2) + "\n").encode())
 
     @staticmethod
-    def load_all(path: Path, names: Sequence[str]) -> dict[str, "LabelField"]:
+    def load_all(path: Path, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         """Read the classes of label fields from a JSON file."""
         try:
             table = json.loads(read_inside(path.parent, path.name, _LONGEST_FILE))
-            return {name: LabelField(tuple(map(str, table[name]))) for name in names}
+            return {name: LabelField(tuple(map(str, table[name]))).classes for name in names}
         except FileNotFoundError:
             raise ValueError(f"{path} is missing: it lists the classes of {', '.join(names)}") from None
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"{path} is damaged ({error}); restore it from a copy, or train again") from error
+
+
+@dataclass(frozen=True)
+class LabelsField(LabelField):
+    """Any number of labels, separated by commas."""
+
+    @property
+    def kind(self) -> Literal["labels"]:  # type: ignore[override]
+        """The kind of field."""
+        return "labels"
+
+    @classmethod
+    def split(cls, value: str) -> list[str]:
+        """Return the labels in a raw value, each once, in order."""
+        return sorted(set(split_list(value, ",")))
+
+    def encode(self, values: Sequence[str]) -> Rows:
+        """Return one row with the class number of each label; an unknown label raises an `UnknownLabelError`."""
+        split = [self.split(value) for value in values]
+        try:
+            ids = [self._numbers[label] for labels in split for label in labels]
+        except KeyError as error:
+            index = next(number for number, labels in enumerate(split) if error.args[0] in labels)
+            raise UnknownLabelError(error.args[0], self.classes, index) from None
+        return Rows(np.array(ids, np.int32), offsets_of(np.array([len(labels) for labels in split], np.int64)))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the labels of class numbers."""
+        return ",".join(self.classes[number] for number in ids)
+
+
+@dataclass(frozen=True)
+class TagsField(LabelsField):
+    """One tag for each word of a sentence, separated by white space."""
+
+    @property
+    def kind(self) -> Literal["tags"]:  # type: ignore[override]
+        """The kind of field."""
+        return "tags"
+
+    @classmethod
+    def split(cls, value: str) -> list[str]:
+        """Return the tags in a raw value, in order."""
+        return split_list(value)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the tags of class numbers."""
+        return " ".join(self.classes[number] for number in ids)

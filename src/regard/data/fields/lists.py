@@ -1,0 +1,15 @@
+"""Lists of words, tags or labels that are written as one string."""
+
+SEPARATOR = "\t"
+"""Separates the parts of a value whose parts are given, such as the words of a tagged sentence."""
+
+
+def split_list(value: str, separator: str | None = None) -> list[str]:
+    """Return the entries of a list that is written as one string: separated by tabs or, without one, by `separator`.
+
+    Args:
+        value: The list. Entries of a JSON array are joined by tabs, so they may hold any other character.
+        separator: Default: white space.
+    """
+    entries = value.split(SEPARATOR) if SEPARATOR in value else value.split(separator)
+    return [stripped for entry in entries if (stripped := entry.strip())]

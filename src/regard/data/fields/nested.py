@@ -1,0 +1,82 @@
+"""Nested text fields: a document of sentences, or a sentence of given words, each a sequence of token ids.
+
+A row holds the tokens of all parts, and `END` after each part. So a store needs no second level of offsets, and
+`split_parts` finds the parts again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from regard.data.fields.lists import split_list
+from regard.data.fields.text import TextField
+from regard.data.rows import Rows, offsets_of
+from regard.text import END, UNK
+from regard.text.sentences import split_sentences
+
+
+@dataclass(frozen=True)
+class DocumentField(TextField):
+    """A document: a text that is split into sentences."""
+
+    @property
+    def kind(self) -> Literal["document"]:  # type: ignore[override]
+        """The kind of field."""
+        return "document"
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the tokenizer, and the kind of parts."""
+        return f"{self.kind}-{self.tokenizer.fingerprint}"
+
+    def parts(self, value: str) -> list[str]:
+        """Return the sentences."""
+        return [value[begin:end] for begin, end in split_sentences(value)]
+
+    def encode(self, values: Sequence[str]) -> Rows:
+        """Encode a batch of values: the tokens of each part, then `END`."""
+        parts = [self.parts(value) for value in values]
+        tokens = Rows(*self.tokenizer.encode_batch([part for value in parts for part in value], threads=1))
+        if not tokens.lengths.all():  # a part that normalisation removes is an unknown token, so that none is lost
+            slots = tokens.offsets[:-1][tokens.lengths == 0]
+            lengths = np.maximum(tokens.lengths, 1)
+            tokens = Rows(np.insert(tokens.ids, slots, UNK).astype(np.int32), offsets_of(lengths))
+        ended = tokens.append(END)
+        return Rows(ended.ids, ended.offsets[offsets_of(np.array([len(value) for value in parts], np.int64))])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the parts of a row as a text."""
+        parts, part = [], list[int]()
+        for token in ids:
+            if token == END:
+                parts.append(self.tokenizer.decode(part))
+                part = []
+            else:
+                part.append(int(token))
+        return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class WordsField(DocumentField):
+    """A sentence whose words are given, separated by white space or, if words contain some, by tabs."""
+
+    @property
+    def kind(self) -> Literal["words"]:  # type: ignore[override]
+        """The kind of field."""
+        return "words"
+
+    def parts(self, value: str) -> list[str]:
+        """Return the words."""
+        return split_list(value)
+
+
+def split_parts(rows: Rows) -> tuple[Rows, Rows]:
+    """Return the tokens of each row without the ends of its parts, and the number of tokens of each of its parts."""
+    is_end = rows.ids == END
+    ends = np.flatnonzero(is_end)
+    # Number of ends before each position, so before each row.
+    before = np.concatenate([[0], np.cumsum(is_end)])[rows.offsets]
+    sizes = np.diff(ends, prepend=-1) - 1
+    return Rows(rows.ids[~is_end], rows.offsets - before), Rows(sizes.astype(np.int32), before)

@@ -1,0 +1,74 @@
+"""Settings that belong to one task: its fields, the model families it works with, and its own section of a recipe."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from regard.recipe.section import Section
+
+FieldKind = Literal["text", "document", "words", "label", "labels", "tags"]
+"""How the values of a field are encoded; see `regard.data.fields`."""
+TASK_FIELDS: dict[str, dict[str, FieldKind]] = {
+    "translation": {"source": "text", "target": "text"},
+    "language_model": {"text": "text"},
+    "classification": {"text": "text", "label": "label"},
+    "tagging": {"words": "words", "tags": "tags"},
+}
+"""The fields of a record of each built-in task (`regard.tasks`), in the order of columns in a file."""
+TASK_FAMILIES: dict[str, tuple[str, ...]] = {
+    "translation": ("transformer", "sutskever", "bahdanau", "luong", "convs2s"),
+    "language_model": ("transformer",),
+    "classification": ("transformer", "rnn", "han"),
+    "tagging": ("transformer", "rnn"),
+}
+"""The model families that each built-in task works with."""
+
+
+class TaskSection(Section):
+    """Settings of one task."""
+
+    ARCHITECTURE: ClassVar[tuple[str, ...]] = ()
+    """The settings that trained weights depend on."""
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """The settings that trained weights depend on, with their values."""
+        return {name: getattr(self, name) for name in self.ARCHITECTURE}
+
+
+class LanguageModelling(TaskSection):
+    """Language models: what they predict."""
+
+    ARCHITECTURE: ClassVar[tuple[str, ...]] = ("objective",)
+
+    objective: Literal["next", "masked"] = "next"
+    """What is predicted: the next token, by a decoder-only model (Radford et al. 2019), or masked tokens, by an
+    encoder-only model (Devlin et al. 2019)."""
+    masked: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
+    """Fraction of the tokens to predict if `objective` is `masked`. Of these, 80 % are replaced by `<mask>`, 10 % by
+    a random token, and 10 % are kept (Devlin et al. 2019, §3.1)."""
+    whole_words: bool = False
+    """Mask all tokens of a word together instead of single tokens."""
+
+
+class Classification(TaskSection):
+    """Classification: how a text becomes one vector, and what a label is."""
+
+    ARCHITECTURE: ClassVar[tuple[str, ...]] = ("pooling", "several")
+
+    pooling: Literal["mean", "first", "attention"] = "mean"
+    """How the states of the tokens become one vector: their mean, the state of the first symbol (Devlin et al. 2019),
+    or their average weighted by attention with a learned query (Yang et al. 2016, §2.2)."""
+    several: bool = False
+    """Multi-label classification: a text may have several labels, separated by commas, or none."""
+    weights: Literal["equal", "balanced"] = "equal"
+    """Weight of each class in the loss: equal, or `balanced`, inversely proportional to its frequency."""
+
+
+class Tagging(TaskSection):
+    """Tagging: how the tokens of a word become one vector."""
+
+    ARCHITECTURE: ClassVar[tuple[str, ...]] = ("pooling",)
+
+    pooling: Literal["first", "last", "mean"] = "first"
+    """The state of a word of several tokens: that of its first token, of its last token, or their mean."""
