@@ -5,6 +5,7 @@ distinguishable for colour-blind readers, colour bars show the true range, and r
 """
 
 from regard.plot.beam import BeamNode, beam
+from regard.plot.confusion import confusion
 from regard.plot.curves import CurvePanel, Series, curves, growth, lengths
 from regard.plot.fonts import right_to_left, subword_labels
 from regard.plot.lines import lines
@@ -20,6 +21,7 @@ __all__ = [
     "Series",
     "alignment",
     "beam",
+    "confusion",
     "curves",
     "growth",
     "heads",
