@@ -3,6 +3,7 @@
 from regard import recipe
 from regard.models.convolutional import build_convs2s
 from regard.models.language_model import LanguageModel
+from regard.models.masked_language_model import MaskedLanguageModel, PredictionHead
 from regard.models.memory import Encoder
 from regard.models.recurrent.bahdanau import build_bahdanau
 from regard.models.recurrent.encoder import RecurrentEncoder
@@ -67,6 +68,26 @@ def build_encoder(settings: recipe.Model, vocabulary: int) -> tuple[Encoder, int
             return RecurrentEncoder(embedding, recurrence), settings.width * (2 if settings.bidirectional else 1)
         case _:
             raise ValueError(f"kind = '{settings.kind}' has no encoder of its own; choose transformer or rnn")
+
+
+def build_masked_language_model(settings: recipe.Model, vocabulary: int) -> MaskedLanguageModel:
+    """Build the untrained encoder-only language model that a recipe asks for.
+
+    Raises:
+        ValueError: The family is not the Transformer.
+    """
+    if not isinstance(settings, recipe.Transformer):
+        raise ValueError(
+            f"a masked language model is a Transformer, not a model of kind = '{settings.kind}'; "
+            "set kind = 'transformer'"
+        )
+    embedding = make_embedding(settings, vocabulary)
+    shared = embedding.weight if settings.tied in ("all", "outer") else None
+    head = PredictionHead(settings.width, settings.activation, settings.norm)
+    output = OutputProjection(settings.width, vocabulary, shared, bias=True)
+    model = MaskedLanguageModel(make_encoder(settings, embedding), head, output)
+    initialise(model, settings)
+    return model
 
 
 def build_language_model(settings: recipe.Model, vocabulary: int) -> LanguageModel:
