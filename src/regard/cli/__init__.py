@@ -16,6 +16,7 @@ from regard.cli import (
     demo,
     evaluate,
     figure,
+    fill,
     generate,
     look,
     perplexity,
@@ -47,6 +48,7 @@ app = typer.Typer(
     regard train phrasebook                      train a model
     regard translate runs/phrasebook < in.txt    translate lines
     regard generate runs/shakespeare "ROMEO:"    continue a text
+    regard fill runs/masked "I can [MASK] alone" fill masks in a text
     regard evaluate runs/phrasebook              BLEU and chrF of a test set
     regard align runs/phrasebook --source in.txt --target out.txt
     regard perplexity runs/phrasebook --source in.txt --target out.txt
@@ -85,6 +87,7 @@ app.command("train")(train.train)
 app.command("phrasebook")(phrasebook.phrasebook)
 app.command("translate")(translate.translate)
 app.command("generate")(generate.generate)
+app.command("fill")(fill.fill)
 app.command("evaluate")(evaluate.evaluate)
 app.command("align")(align.align)
 app.command("perplexity")(perplexity.perplexity)

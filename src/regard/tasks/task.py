@@ -9,14 +9,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 from unicodedata import category
 
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from regard.bundle import Bundle
-from regard.data.batch import Batch
+from regard.data.batch import Batch, RandomKey
 from regard.data.blocks import Blocks
 from regard.data.fields import Fields
 from regard.data.rows import Lengths, Numbers, Rows
@@ -112,6 +112,14 @@ class Task(ABC):
     def collate(self, rows: Mapping[str, Rows], index: Numbers) -> Batch:
         """Make a batch of encoded records and their numbers in the data."""
 
+    def collate_for_training(self, rows: Mapping[str, Rows], index: Numbers, draw: RandomKey) -> Batch:
+        """Make a batch for training; random choices in it are derived from `draw`."""
+        return self.collate(rows, index)
+
+    def with_fields(self, fields: Fields) -> Self:
+        """Return the task with everything that it needs of the vocabularies to make batches."""
+        return self
+
     @abstractmethod
     def build(self, sizes: Mapping[str, int]) -> nn.Module:
         """Build the untrained model for vocabularies of these sizes; its weights depend on torch's random state."""
@@ -127,6 +135,13 @@ class Task(ABC):
     @abstractmethod
     def units(self, lengths: Mapping[str, Lengths]) -> int:
         """Return the units of records with these lengths, as their batches count them."""
+
+    def batch_tokens(self, lengths: Mapping[str, Lengths]) -> int:
+        """Return the tokens of records with these lengths as the budget of batches counts them.
+
+        The default suits tasks whose units are the tokens of a sequence.
+        """
+        return self.units(lengths)
 
     @abstractmethod
     def predictor(self, bundle: Bundle, precision: str = "auto") -> Any:

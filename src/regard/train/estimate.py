@@ -30,7 +30,7 @@ FILLED = 0.95  # fraction of the token budget that batches reach on average
 UTILISATION = {("cuda", "bfloat16"): 0.45, ("cuda", "float32"): 0.3, ("cpu", "bfloat16"): 0.35, ("cpu", "float32"): 0.5}
 """Fraction of the peak FLOP/s that training reaches: measured compiled on an H200, and on two CPU cores."""
 ACTIVATION_FACTOR = 1.3  # memory of all activations, relative to the inputs and outputs of matrices
-MAX_CORPUS = 10**9  # units of an epoch if there are no data to count
+MAX_CORPUS = 10**9  # tokens of an epoch if there are no data to count
 _SAMPLE = 1000  # records whose lengths represent those of a corpus
 
 
@@ -49,7 +49,7 @@ class CostEstimate:
     epochs: float | None
     """Passes over the data; None if the data are missing."""
     flops_per_token: float
-    """Floating-point operations of each unit of the loss, forward and backward."""
+    """Floating-point operations of each token of a batch, forward and backward."""
     flops: float
     limit: float
     """FLOP/s of a large matrix product, measured now, over all processes."""
@@ -104,19 +104,19 @@ def estimate_cost(recipe: Recipe, device: str = "auto", progress: ProgressCallba
         model = task.build(sizes)
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     assumed = ASSUMED_CUDA_TOKENS if training_device.type == "cuda" else MAX_CPU_TOKENS
-    units = 0 if prepared is None else _units_per_epoch(task, prepared)
+    epoch = 0 if prepared is None else _tokens_per_epoch(task, prepared)
     longest = max((longest_sequence(store, task) for store in prepared.stores), default=0) if prepared else 0
-    tokens = settings.tokens or default_tokens(training_device.type, units or MAX_CORPUS, longest)
+    tokens = settings.tokens or default_tokens(training_device.type, epoch or MAX_CORPUS, longest)
     budget = tokens if tokens != "auto" else assumed
     tokens_per_step = round(FILLED * budget * settings.accumulate * world_size)
     assumed_lengths = {name: np.array([ASSUMED_LENGTH]) for name in task.kinds}
     lengths = assumed_lengths if prepared is None else sample_lengths(prepared.stores)
-    flops_per_token = _training_flops(task, model, lengths)
+    flops_per_token = _training_flops(task, model, lengths) / task.batch_tokens(lengths)
     peak = peak_flops(training_device, precision) * world_size
     utilisation = UTILISATION[(training_device.type, precision)]
     pace = flops_per_token * tokens_per_step / (utilisation * peak)
     limit = math.inf if settings.minutes is None else 60 * settings.minutes
-    by_corpus = default_steps(units or MAX_CORPUS, budget * settings.accumulate * world_size)
+    by_corpus = default_steps(epoch or MAX_CORPUS, budget * settings.accumulate * world_size)
     in_time = by_corpus if limit == math.inf else steps_in_time(limit, pace, 0.0)
     steps = settings.steps or in_time
     flops = flops_per_token * tokens_per_step * steps
@@ -131,7 +131,7 @@ def estimate_cost(recipe: Recipe, device: str = "auto", progress: ProgressCallba
         vocabulary=sizes,
         steps=steps,
         tokens_per_step=tokens_per_step,
-        epochs=None if prepared is None else steps * tokens_per_step / units,
+        epochs=None if prepared is None else steps * tokens_per_step / epoch,
         flops_per_token=flops_per_token,
         flops=flops,
         limit=peak,
@@ -155,11 +155,12 @@ def sample_lengths(stores: Sequence[Records]) -> dict[str, Numbers]:
 
 def flops_per_unit(task: Task, model: nn.Module, stores: Sequence[Records]) -> float:
     """Return the floating-point operations of a training step, forward and backward, for each unit of these data."""
-    return _training_flops(task, model, sample_lengths(stores))
+    lengths = sample_lengths(stores)
+    return _training_flops(task, model, lengths) / task.units(lengths)
 
 
 def _training_flops(task: Task, model: nn.Module, lengths: dict[str, Numbers]) -> float:
-    return 3.0 * task.flops(model, lengths) / task.units(lengths)  # the backward pass costs twice the forward pass
+    return 3.0 * task.flops(model, lengths)  # the backward pass costs twice the forward pass
 
 
 def _try_prepare(recipe: Recipe, task: Task, progress: ProgressCallback | None) -> tuple[Prepared | None, str]:
@@ -170,10 +171,10 @@ def _try_prepare(recipe: Recipe, task: Task, progress: ProgressCallback | None) 
         return None, str(error)
 
 
-def _units_per_epoch(task: Task, prepared: Prepared) -> int:
-    """Return the units of an epoch, by the weights of the corpora."""
+def _tokens_per_epoch(task: Task, prepared: Prepared) -> int:
+    """Return the tokens of an epoch, by the weights of the corpora."""
     return sum(
-        round(corpus.weight * task.units(store.lengths))
+        round(corpus.weight * task.batch_tokens(store.lengths))
         for corpus, store in zip(prepared.corpora, prepared.stores, strict=True)
     )
 

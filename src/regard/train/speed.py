@@ -83,4 +83,4 @@ class SpeedTrial:
         store = self.setup.valid
         if store is None:
             return 0.0
-        return self.setup.task.units(store.lengths) / self.setup.tokens_per_step(self.state.budget)
+        return self.setup.task.batch_tokens(store.lengths) / self.setup.tokens_per_step(self.state.budget)
