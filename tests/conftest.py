@@ -94,6 +94,24 @@ def memorised_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def masked_run(tmp_path_factory: pytest.TempPathFactory, cache: str) -> Path:
+    """Return the folder of a masked language model of sentences of three words, each determined by the other two."""
+    from regard.recipe import load
+    from regard.train.loop import train
+
+    folder = tmp_path_factory.mktemp("runs") / "masked"
+    numbers = [(first, second) for first in range(5) for second in range(5)]
+    lines = [f"{'abcde'[i]} {'pqrst'[(i + j) % 5]} {'vwxyz'[j]}\n" for i, j in numbers]
+    folder.mkdir()
+    (folder / "text.txt").write_text("".join(lines), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", cache)
+        for _ in train(load(ROOT / "tests" / "masked.toml", [f"data.root='{folder}'"]), folder, "cpu"):
+            pass
+    return folder
+
+
 def train_memorised(folder: Path, to: str) -> Path:
     """Train a model on twenty sentences until it knows them, and return its folder."""
     from regard.bundle import save_bundle

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.data.records import MemoryRecords, Record, random_records, rows_from
 from torch import Tensor
 
-from regard.data.batch import Batch, example_index, per_sequence, sequences
+from regard.data.batch import Batch, Collator, example_index, per_sequence, sequences
 from regard.data.batching import Feed, StreamPosition, in_order
 from regard.data.build import build_store
 from regard.data.fields import with_tokenizers
@@ -103,7 +103,7 @@ def texts_of(names: Names) -> Names:
 
 
 @dataclass(frozen=True)
-class RecordCollator:
+class RecordCollator(Collator):
     """Appends the end symbol to each text; a label has no sequence."""
 
     names: Names = PAIR

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.data.records import lists_from, write_store
 from torch import Tensor
 
-from regard.data.batch import Batch, example_index, sequences
+from regard.data.batch import Batch, Collator, example_index, sequences
 from regard.data.batching import Feed, in_order
 from regard.data.blocks import Blocks
 from regard.data.rows import Lengths, Numbers, Rows
@@ -116,7 +116,7 @@ class BlockBatch(Batch):
         return self.text.tokens - len(self)
 
 
-class BlockCollator:
+class BlockCollator(Collator):
     """Makes a batch of blocks as they are."""
 
     def sequence_lengths(self, lengths: Mapping[str, Lengths]) -> tuple[Numbers, ...]:

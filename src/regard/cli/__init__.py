@@ -17,6 +17,7 @@ from regard.cli import (
     demo,
     evaluate,
     figure,
+    fill,
     generate,
     look,
     perplexity,
@@ -51,6 +52,7 @@ app = typer.Typer(
     regard generate runs/shakespeare "ROMEO:"    continue a text
     regard classify runs/20news < texts.txt      label of each text
     regard tag runs/ewt < in.txt                 tag words
+    regard fill runs/masked "I can [MASK] alone" fill masks in a text
     regard evaluate runs/phrasebook              BLEU and chrF of a test set
     regard align runs/phrasebook --source in.txt --target out.txt
     regard perplexity runs/phrasebook --source in.txt --target out.txt
@@ -91,6 +93,7 @@ app.command("translate")(translate.translate)
 app.command("generate")(generate.generate)
 app.command("classify")(classify.classify)
 app.command("tag")(tag.tag)
+app.command("fill")(fill.fill)
 app.command("evaluate")(evaluate.evaluate)
 app.command("align")(align.align)
 app.command("perplexity")(perplexity.perplexity)

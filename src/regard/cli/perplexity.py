@@ -49,6 +49,7 @@ def perplexity(
     regard perplexity runs/phrasebook --source test.en --target test.de --each --json
 
     Log-probabilities are natural logarithms; the end of each sentence or document counts as a token.
+    Of a masked language model, the pseudo-perplexity is computed: each token is predicted from all others.
     With --each, the columns are log-probability, perplexity and number of tokens, and the totals go to stderr.
     """
     if text is not None:
@@ -97,13 +98,19 @@ def _print_text_perplexity(run: str, text: str, as_json: bool, device: str) -> N
     from regard.data.corpus import Reader
     from regard.recipe import TextCorpus
     from regard.run_path import find_run
-    from regard.tasks import load_generator
+    from regard.tasks import load_generator, load_mask_filler
 
-    generator = load_generator(run, device, "float32")
-    reader = Reader(("text",), Path(), documents=load_bundle_recipe(find_run(run).folder).data.documents)
-    table = generator.perplexity(record[0] for record in reader.records(TextCorpus(files={"text": text}))).to_json()
+    recipe = load_bundle_recipe(find_run(run).folder)
+    predictor = (load_mask_filler if recipe.is_masked else load_generator)(run, device, "float32")
+    reader = Reader(("text",), Path(), documents=recipe.data.documents)
+    table = predictor.perplexity(record[0] for record in reader.records(TextCorpus(files={"text": text}))).to_json()
+    if recipe.is_masked:
+        note = "this is a pseudo-perplexity: each token was masked once and predicted from all others"
+        print(f"regard: {note}; do not compare it with the perplexity of a causal model", file=sys.stderr)
     if as_json:
         print_line(json.dumps(table, indent=2))
         return
+    width = max(20, 2 + max(map(len, table)))
     for name, value in table.items():
-        print_line(f"{name.replace('_', ' '):<20}{value:,.4f}" if isinstance(value, float) else f"{name:<20}{value:,}")
+        label = f"{name.replace('_', ' '):<{width}}"
+        print_line(f"{label}{value:,.4f}" if isinstance(value, float) else f"{label}{value:,}")

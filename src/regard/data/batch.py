@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field as Attribute
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -171,6 +171,15 @@ class Batch:
         return self._map(fill)
 
 
+class RandomKey(NamedTuple):
+    """What the random choices in a training batch are derived from, so that a resumed run repeats them."""
+
+    key: tuple[int, ...]
+    """Differs between seeds and between epochs."""
+    numbers: Numbers
+    """The place of each record in the epoch."""
+
+
 class Collator(Protocol):
     """Makes batches of encoded records; part of every task."""
 
@@ -184,3 +193,7 @@ class Collator(Protocol):
 
     def collate(self, rows: Mapping[str, Rows], index: Numbers) -> Batch:
         """Make a batch of records, given by field, and their numbers in the data."""
+
+    def collate_for_training(self, rows: Mapping[str, Rows], index: Numbers, draw: RandomKey) -> Batch:
+        """Make a batch for training, in which something may be random; by default `collate` makes it."""
+        return self.collate(rows, index)

@@ -16,12 +16,12 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from regard.data.batch import Batch, Collator
+from regard.data.batch import Batch, Collator, RandomKey
 from regard.data.order import Mixture
 from regard.data.plan import BatchPlan, Order, Shard, cut, plan_pool
 from regard.data.pool import ExamplePool, SubwordSampling
 from regard.data.prefetch import Prefetch
-from regard.data.rows import offsets_of
+from regard.data.rows import Numbers, offsets_of
 from regard.data.store import Records
 
 
@@ -45,6 +45,7 @@ class StreamPosition:
 BEGINNING = StreamPosition()
 _SINGLE_PROCESS = Shard()
 _STEPS, _SUBWORDS = 1, 2  # keep apart the random numbers drawn for the same pool
+_BATCHES = 3  # and for the same epoch
 
 
 class Step(NamedTuple):
@@ -164,8 +165,7 @@ class Feed:
 
     def _load(self, epoch: int, number: int) -> _PlannedPool:
         """Load one pool and plan this process's batches of it."""
-        start, stop = (len(self.mixture) * index // self.pools for index in (number, number + 1))
-        indices = self.mixture.draw(epoch, start, stop)
+        indices = self.mixture.draw(epoch, self._first(number), self._first(number + 1))
         key = (self.seed, epoch, number)
         if self.sampling is None:
             pool = ExamplePool(self.stores, indices)
@@ -186,7 +186,16 @@ class Feed:
         """Return this process's batches of one step."""
         first = step * self.shard.accumulate
         batches = range(first, first + self.shard.accumulate)
-        return [self.collator.collate(*pool.pool.take(pool.plan.examples(batch))) for batch in batches]
+        return [self._batch(pool, pool.plan.examples(batch)) for batch in batches]
+
+    def _batch(self, pool: _PlannedPool, examples: Numbers) -> Batch:
+        """Return the batch of some examples of a pool."""
+        draw = RandomKey((self.seed, pool.epoch, _BATCHES), self._first(pool.number) + examples)
+        return self.collator.collate_for_training(*pool.pool.take(examples), draw)
+
+    def _first(self, pool: int) -> int:
+        """Return the place in the epoch at which a pool begins."""
+        return len(self.mixture) * pool // self.pools
 
     def _after(self, pool: _PlannedPool, step: int) -> StreamPosition:
         """Return the position after a step; after the last step of a pool it is the start of the next pool."""

@@ -195,10 +195,12 @@ def prepare(
         run: The folder of the run; nothing is written to it (`write_run_files` does that).
         progress: Called as records are processed.
         workers: Number of encoding threads; default: one per core.
-        fields: Fields with vocabularies to use instead of learning new ones.
+        fields: Fields with vocabularies to use instead of learning new ones. If these are all text fields, the
+            classes of label fields are learned.
     """
     progress = progress or (lambda stage, records: None)
-    fields = fields or _vocabularies(recipe, task, cache_folder(), progress)
+    if fields is None or fields.keys() != task.kinds.keys():
+        fields = _vocabularies(recipe, task, cache_folder(), progress, fields)
     stores = tuple(_store(recipe, task, number, fields, progress, workers) for number in range(len(recipe.data.train)))
     valid, test = (
         None if corpus is None else _evaluation_data(recipe, task, corpus, fields, limited=corpus is recipe.data.valid)
@@ -271,8 +273,10 @@ def _store(
     return store if data.block is None else Blocks(store, data.block, data.stride)
 
 
-def _vocabularies(recipe: Recipe, task: DataTask, cache: Path, progress: ProgressCallback) -> Fields:
-    """Return the vocabularies of the training data, from the cache or newly learned and cached."""
+def _vocabularies(
+    recipe: Recipe, task: DataTask, cache: Path, progress: ProgressCallback, texts: Fields | None
+) -> Fields:
+    """Return the vocabularies of the training data, from the cache or newly learned and cached; `texts` are given."""
     reader = Reader.of(recipe.data, tuple(task.kinds), recipe.seed)
     parts = {
         "task": recipe.task,
@@ -281,6 +285,7 @@ def _vocabularies(recipe: Recipe, task: DataTask, cache: Path, progress: Progres
         "text": recipe.text.model_dump(exclude={"sampling"}),
         "corpora": [identity(corpus, reader, cache) for corpus in recipe.data.train],
         "seed": recipe.seed,
+        **({} if texts is None else {"tokenizers": texts.tokenizers.fingerprint}),
     }
     name = hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
     folder = cache / "vocabulary" / name
@@ -288,7 +293,8 @@ def _vocabularies(recipe: Recipe, task: DataTask, cache: Path, progress: Progres
         if fields := _cached_vocabularies(folder, task):
             return fields
         shutil.rmtree(folder, ignore_errors=True)
-        learned = learn_fields(task.kinds, _records(recipe, reader, progress), recipe, task.multiline)
+        given = None if texts is None else texts.tokenizers
+        learned = learn_fields(task.kinds, _records(recipe, reader, progress), recipe, task.multiline, given)
         with atomic_folder(folder) as scratch:
             learned.save(scratch)
         return load_fields(folder, task.kinds)

@@ -7,6 +7,7 @@ from regard.models.classifier import Classifier, FirstTokenPooler
 from regard.models.convolutional import build_convs2s
 from regard.models.han import build_hierarchical_encoder
 from regard.models.language_model import LanguageModel
+from regard.models.masked_language_model import MaskedLanguageModel, PredictionHead
 from regard.models.memory import Encoder
 from regard.models.recurrent.bahdanau import build_bahdanau
 from regard.models.recurrent.encoder import RecurrentEncoder
@@ -104,6 +105,26 @@ def _make_pooling(kind: str, width: int) -> nn.Module:
         case "attention":
             return AttentionPooling(width)
     raise ValueError(f"unknown pooling '{kind}'; choose mean, first or attention")
+
+
+def build_masked_language_model(settings: recipe.Model, vocabulary: int) -> MaskedLanguageModel:
+    """Build the untrained encoder-only language model that a recipe asks for.
+
+    Raises:
+        ValueError: The family is not the Transformer.
+    """
+    if not isinstance(settings, recipe.Transformer):
+        raise ValueError(
+            f"a masked language model is a Transformer, not a model of kind = '{settings.kind}'; "
+            "set kind = 'transformer'"
+        )
+    embedding = make_embedding(settings, vocabulary)
+    shared = embedding.weight if settings.tied in ("all", "outer") else None
+    head = PredictionHead(settings.width, settings.activation, settings.norm)
+    output = OutputProjection(settings.width, vocabulary, shared, bias=True)
+    model = MaskedLanguageModel(make_encoder(settings, embedding), head, output)
+    initialise(model, settings)
+    return model
 
 
 def build_language_model(settings: recipe.Model, vocabulary: int) -> LanguageModel:

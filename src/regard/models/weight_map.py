@@ -21,6 +21,8 @@ class WeightRule:
     """Leading rows of theirs that have no counterpart."""
     transposed: bool = False
     """Whether theirs are stored as inputs by outputs, as GPT-2's are."""
+    added: str = ""
+    """A weight of theirs whose first row is part of each row of ours; an export leaves it out, as if it were zero."""
 
 
 def _merged(ours: str, theirs: str, name: str, parts: str) -> list[WeightRule]:
@@ -97,6 +99,40 @@ GPT2 = (
 )
 """Hugging Face's GPT2LMHeadModel, as a `LanguageModel`."""
 
+_ENCODER_LAYER, _BERT_LAYER, _BERT_HEAD = (
+    "encoder.layers.{n}",
+    "bert.encoder.layer.{n}",
+    "cls.predictions",
+)
+
+BERT = (
+    WeightRule("encoder.embedding.weight", ("bert.embeddings.word_embeddings.weight",)),
+    WeightRule(
+        "encoder.embedding.position.weight",
+        ("bert.embeddings.position_embeddings.weight",),
+        # A text of one segment has type 0 everywhere, whose vector is added to every position.
+        added="bert.embeddings.token_type_embeddings.weight",
+    ),
+    *_same("encoder.embedding.norm", "bert.embeddings.LayerNorm"),
+    *(
+        WeightRule(
+            f"{_ENCODER_LAYER}.self.qkv.{w}",
+            tuple(f"{_BERT_LAYER}.attention.self.{part}.{w}" for part in ("query", "key", "value")),
+        )
+        for w in ("weight", "bias")
+    ),
+    *_same(f"{_ENCODER_LAYER}.self.out", f"{_BERT_LAYER}.attention.output.dense"),
+    *_same(f"{_ENCODER_LAYER}.around_self.norm", f"{_BERT_LAYER}.attention.output.LayerNorm"),
+    *_same(f"{_ENCODER_LAYER}.feedforward.widen", f"{_BERT_LAYER}.intermediate.dense"),
+    *_same(f"{_ENCODER_LAYER}.feedforward.narrow", f"{_BERT_LAYER}.output.dense"),
+    *_same(f"{_ENCODER_LAYER}.around_feedforward.norm", f"{_BERT_LAYER}.output.LayerNorm"),
+    *_same("head.dense", f"{_BERT_HEAD}.transform.dense"),
+    *_same("head.norm", f"{_BERT_HEAD}.transform.LayerNorm"),
+    WeightRule("output.weight", (f"{_BERT_HEAD}.decoder.weight",)),
+    WeightRule("output.bias", (f"{_BERT_HEAD}.bias",)),
+)
+"""Hugging Face's BertForMaskedLM, as a `MaskedLanguageModel` whose embedding has a norm."""
+
 
 _OUR_LAYER, _BERT_LAYER = "encoder.layers.{n}", "bert.encoder.layer.{n}"
 
@@ -143,10 +179,12 @@ def import_weights(model: nn.Module, rules: tuple[WeightRule, ...], theirs: Mapp
         raise ValueError(f"no weights of theirs correspond to {missing[:3]}; build the model with their settings")
     with torch.no_grad():
         for name, rule in matched.items():
-            if absent := [part for part in rule.theirs if part not in theirs]:
+            if absent := [part for part in (*rule.theirs, *filter(None, [rule.added])) if part not in theirs]:
                 raise ValueError(f"'{name}' consists of {absent}, which are missing from their weights")
             parts = [theirs[part].t() if rule.transposed else theirs[part] for part in rule.theirs]
             weight = torch.cat([part[rule.skip :].reshape(-1, *ours[name].shape[1:]) for part in parts])
+            if rule.added:
+                weight = weight + theirs[rule.added][0]
             if weight.shape != ours[name].shape:
                 raise ValueError(
                     f"'{name}' has shape {tuple(ours[name].shape)} in our model and {tuple(weight.shape)} in theirs; "

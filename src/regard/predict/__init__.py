@@ -3,6 +3,7 @@
 from regard.options import Terminology, TranslationOptions
 from regard.predict.alignment import AlignmentHead
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
+from regard.predict.mask_filler import FilledText, MaskCandidate, MaskFiller, PseudoPerplexity
 from regard.predict.segments import TranslationRequest
 from regard.predict.tagger import TaggedSentence, WordTagger
 from regard.predict.text_generator import GeneratedText, TextGenerator, TextPerplexity
@@ -13,7 +14,11 @@ __all__ = [
     "AlignmentHead",
     "AttendedSpan",
     "ClassifiedText",
+    "FilledText",
     "GeneratedText",
+    "MaskCandidate",
+    "MaskFiller",
+    "PseudoPerplexity",
     "TaggedSentence",
     "Terminology",
     "TextClassifier",

@@ -17,9 +17,10 @@ from regard.recipe.load import dump, load, parse, render, shipped_recipe, shippe
 from regard.recipe.model import Bahdanau, ConvS2S, Han, Luong, Model, Rnn, Sutskever, Transformer
 from regard.recipe.settings import Recipe, Text, Train
 from regard.recipe.starter import starter
-from regard.recipe.tasks import TASK_FIELDS, Classification, FieldKind, LanguageModelling, Tagging
+from regard.recipe.tasks import MASK, TASK_FIELDS, Classification, FieldKind, LanguageModelling, Tagging
 
 __all__ = [
+    "MASK",
     "TASK_FIELDS",
     "Bahdanau",
     "Classification",

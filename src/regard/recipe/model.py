@@ -9,6 +9,7 @@ from regard.recipe.section import Fraction, Layers, Section, Size
 Sizes = dict[str, dict[str, Any]]
 Tied = Literal["all", "decoder", "embeddings", "outer", "none"]
 
+_ONLY_FOR_DECODERS = {"decoder_layers", "tied"}
 _ONLY_FOR_TRAINING = {"size", "dropout", "attention_dropout", "activation_dropout", "word_dropout", "init_std"}
 
 
@@ -45,6 +46,11 @@ class Family(Section):
     def architecture(self) -> dict[str, Any]:
         """The settings that trained weights depend on: all but the preset's name, dropout and initialisation."""
         return {name: value for name, value in self.model_dump(mode="json").items() if name not in _ONLY_FOR_TRAINING}
+
+    @property
+    def encoder_architecture(self) -> dict[str, Any]:
+        """The settings that the trained weights of an encoder depend on."""
+        return {name: value for name, value in self.architecture.items() if name not in _ONLY_FOR_DECODERS}
 
 
 def check_tied(tied: str, embedding: int, output: int, name: str) -> None:

@@ -12,7 +12,15 @@ from regard.recipe.data import Data
 from regard.recipe.decode import Decode
 from regard.recipe.model import Han, Model, Rnn, Transformer
 from regard.recipe.section import Fraction, Positive, Section, TupleOf
-from regard.recipe.tasks import TASK_FAMILIES, TASK_FIELDS, Classification, LanguageModelling, Tagging, TaskSection
+from regard.recipe.tasks import (
+    MASK,
+    TASK_FAMILIES,
+    TASK_FIELDS,
+    Classification,
+    LanguageModelling,
+    Tagging,
+    TaskSection,
+)
 
 
 class Text(Section):
@@ -156,6 +164,11 @@ class Recipe(Section):
         return section if isinstance(section, TaskSection) else None
 
     @property
+    def is_masked(self) -> bool:
+        """Whether the run is a masked language model."""
+        return self.task == "language_model" and self.language_model.objective == "masked"
+
+    @property
     def architecture(self) -> dict[str, Any]:
         """The settings that trained weights depend on, by their key in the recipe."""
         section = self.task_section
@@ -172,6 +185,13 @@ class Recipe(Section):
         for name in _TASK_SECTIONS & self.model_fields_set:
             if name != self.task and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"[{name}] has settings of task = '{name}', and this recipe has task = '{self.task}'")
+        return self
+
+    @model_validator(mode="after")
+    def _masked_language_models_have_a_mask(self) -> "Recipe":
+        if self.is_masked and MASK not in self.text.symbols:
+            text = self.text.model_copy(update={"symbols": (*self.text.symbols, MASK)})
+            object.__setattr__(self, "text", text)  # a recipe is frozen for everybody else
         return self
 
     @model_validator(mode="after")

@@ -22,6 +22,8 @@ TASK_FAMILIES: dict[str, tuple[str, ...]] = {
     "tagging": ("transformer", "rnn"),
 }
 """The model families that each built-in task works with."""
+MASK = "<mask>"
+"""The symbol in place of a token to predict, which masked language models add to `text.symbols`."""
 
 
 class TaskSection(Section):

@@ -15,12 +15,13 @@ from typing import Any
 import torch
 
 from regard.bundle import Bundle, check_folder, find_device, load_bundle_recipe, read_bundle
-from regard.predict import TextClassifier, TextGenerator, Translator, WordTagger
+from regard.predict import MaskFiller, TextClassifier, TextGenerator, Translator, WordTagger
 from regard.recipe import TASK_FIELDS, Recipe
 from regard.run_files import WEIGHTS
 from regard.run_path import find_run
 from regard.tasks.classification import ClassificationTask
 from regard.tasks.language_model import LanguageModelTask
+from regard.tasks.masked_language_model import MaskedLanguageModelTask
 from regard.tasks.tagging import TaggingTask
 from regard.tasks.task import AttentionMap, Predictions, ProcessGroup, Sample, Task
 from regard.tasks.translation import TranslationTask
@@ -35,6 +36,7 @@ __all__ = [
     "load_bundle",
     "load_classifier",
     "load_generator",
+    "load_mask_filler",
     "load_tagger",
     "load_translator",
     "make_task",
@@ -47,7 +49,7 @@ def make_task(recipe: Recipe) -> Task:
         case "translation":
             return TranslationTask(recipe)
         case "language_model":
-            return LanguageModelTask(recipe)
+            return MaskedLanguageModelTask(recipe) if recipe.is_masked else LanguageModelTask(recipe)
         case "classification":
             return ClassificationTask(recipe)
         case "tagging":
@@ -91,7 +93,7 @@ def load_translator(path: str | Path, device: str = "auto", precision: str = "au
     """Open a trained run as a translator; a run of another task raises a ValueError."""
     predictor = load(path, device, precision)
     if not isinstance(predictor, Translator):
-        raise _wrong_task(path, "translation")
+        raise _wrong_task(path, "task = 'translation'")
     return predictor
 
 
@@ -99,7 +101,15 @@ def load_generator(path: str | Path, device: str = "auto", precision: str = "aut
     """Open a trained run as a text generator; a run of another task raises a ValueError."""
     predictor = load(path, device, precision)
     if not isinstance(predictor, TextGenerator):
-        raise _wrong_task(path, "language_model")
+        raise _wrong_task(path, "task = 'language_model' and language_model.objective = 'next'")
+    return predictor
+
+
+def load_mask_filler(path: str | Path, device: str = "auto", precision: str = "auto") -> MaskFiller:
+    """Open a trained run as a mask filler; a run of another task raises a ValueError."""
+    predictor = load(path, device, precision)
+    if not isinstance(predictor, MaskFiller):
+        raise _wrong_task(path, "task = 'language_model' and language_model.objective = 'masked'")
     return predictor
 
 
@@ -121,5 +131,9 @@ def load_tagger(path: str | Path, device: str = "auto", precision: str = "auto")
 
 def _wrong_task(path: str | Path, needed: str) -> ValueError:
     """Return the error for a run that was trained for something else."""
-    task = load_bundle_recipe(find_run(path).folder).task
-    return ValueError(f"{path} was trained with task = '{task}', but this needs a run with task = '{needed}'")
+    recipe = load_bundle_recipe(find_run(path).folder)
+    trained, hint = f"task = '{recipe.task}'", ""
+    if recipe.task == "language_model":
+        trained += f" and language_model.objective = '{recipe.language_model.objective}'"
+        hint = f"; `regard {'fill' if recipe.is_masked else 'generate'}` uses such a run"
+    return ValueError(f"{path} was trained with {trained}, but this needs a run with {needed}{hint}")

@@ -9,14 +9,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 from unicodedata import category
 
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from regard.bundle import Bundle
-from regard.data.batch import Batch
+from regard.data.batch import Batch, RandomKey
 from regard.data.blocks import Blocks
 from regard.data.fields import Fields
 from regard.data.rows import Lengths, Numbers, Rows
@@ -111,6 +111,14 @@ class Task(ABC):
     @abstractmethod
     def collate(self, rows: Mapping[str, Rows], index: Numbers) -> Batch:
         """Make a batch of encoded records and their numbers in the data."""
+
+    def collate_for_training(self, rows: Mapping[str, Rows], index: Numbers, draw: RandomKey) -> Batch:
+        """Make a batch for training; random choices in it are derived from `draw`."""
+        return self.collate(rows, index)
+
+    def with_fields(self, fields: Fields) -> Self:
+        """Return the task with everything that it needs of the vocabularies to make batches."""
+        return self
 
     @abstractmethod
     def build(self, sizes: Mapping[str, int]) -> nn.Module:

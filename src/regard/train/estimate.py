@@ -48,10 +48,8 @@ class CostEstimate:
     """Tokens of each sequence attribute in an update, over all processes."""
     epochs: float | None
     """Passes over the data; None if the data are missing."""
-    unit: str
-    """What the loss is averaged over, in the plural."""
     flops_per_token: float
-    """Floating-point operations of each unit of the loss, forward and backward."""
+    """Floating-point operations of each token of a batch, forward and backward."""
     flops: float
     limit: float
     """FLOP/s of a large matrix product, measured now, over all processes."""
@@ -76,8 +74,7 @@ class CostEstimate:
             f"model       {format_count(self.parameters)} parameters, vocabulary "
             + ", ".join(f"{name} {size:,}" for name, size in self.vocabulary.items()),
             f"work        {self.steps:,} steps of about {self.tokens_per_step:,} tokens{epochs}",
-            f"            {format_count(self.flops_per_token)}FLOP per {self.unit.removesuffix('s')}, "
-            f"{self.flops:.3g} FLOP in total",
+            f"            {format_count(self.flops_per_token)}FLOP per token, {self.flops:.3g} FLOP in total",
             f"device      {self.device}, {self.workers} process{'es' if self.workers > 1 else ''}: a matrix product "
             f"runs at {self.limit / 1e12:,.2f} TFLOP/s",
             f"time        about {_format_duration(self.seconds)}, if training reaches {self.reached:.0%} of that",
@@ -114,11 +111,10 @@ def estimate_cost(recipe: Recipe, device: str = "auto", progress: ProgressCallba
     tokens_per_step = round(FILLED * budget * settings.accumulate * world_size)
     assumed_lengths = {name: np.array([ASSUMED_LENGTH]) for name in task.kinds}
     lengths = assumed_lengths if prepared is None else sample_lengths(prepared.stores)
-    flops_per_token = _training_flops(task, model, lengths)
+    flops_per_token = _training_flops(task, model, lengths) / task.tokens(lengths)
     peak = peak_flops(training_device, precision) * world_size
     utilisation = UTILISATION[(training_device.type, precision)]
-    flops_per_step = flops_per_token * tokens_per_step * task.units(lengths) / task.tokens(lengths)
-    pace = flops_per_step / (utilisation * peak)
+    pace = flops_per_token * tokens_per_step / (utilisation * peak)
     limit = math.inf if settings.minutes is None else 60 * settings.minutes
     by_corpus = default_steps(epoch or MAX_CORPUS, budget * settings.accumulate * world_size)
     in_time = by_corpus if limit == math.inf else steps_in_time(limit, pace, 0.0)
@@ -135,9 +131,8 @@ def estimate_cost(recipe: Recipe, device: str = "auto", progress: ProgressCallba
         steps=steps,
         tokens_per_step=tokens_per_step,
         epochs=None if prepared is None else steps * tokens_per_step / epoch,
-        unit=task.unit,
         flops_per_token=flops_per_token,
-        flops=flops_per_step * steps,
+        flops=flops_per_token * tokens_per_step * steps,
         limit=peak,
         reached=utilisation,
         seconds=min(steps * pace, limit),
@@ -159,11 +154,12 @@ def sample_lengths(stores: Sequence[Records]) -> dict[str, Numbers]:
 
 def flops_per_unit(task: Task, model: nn.Module, stores: Sequence[Records]) -> float:
     """Return the floating-point operations of a training step, forward and backward, for each unit of these data."""
-    return _training_flops(task, model, sample_lengths(stores))
+    lengths = sample_lengths(stores)
+    return _training_flops(task, model, lengths) / task.units(lengths)
 
 
 def _training_flops(task: Task, model: nn.Module, lengths: dict[str, Numbers]) -> float:
-    return 3.0 * task.flops(model, lengths) / task.units(lengths)  # the backward pass costs twice the forward pass
+    return 3.0 * task.flops(model, lengths)  # the backward pass costs twice the forward pass
 
 
 def _try_prepare(recipe: Recipe, task: Task, progress: ProgressCallback | None) -> tuple[Prepared | None, str]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -71,12 +72,14 @@ def train(
     find_training_device(device)  # an unknown device must not become an error after hours of preparing data
     recipe = start.inherit_model(start.inherit_train_settings(recipe, run), run)
     recipe = start.inherit_text_settings(recipe, run)
-    task = task or make_task(recipe)
+    task = make_task(recipe) if task is None else replace(task, recipe=recipe)
     start.check_recipe(recipe, run)
+    start.check_start(recipe, task, run)
     start.check_validation_settings(recipe, task, run)
     if is_main_process():
         stopping.check_writable(run)
     prepared = prepare(recipe, task, run, progress, fields=start.inherited_fields(recipe, task, run))
+    task = task.with_fields(prepared.fields)
     with (
         join_worker_group(device) as group,
         stopping.lock_run(run) if group.is_main else nullcontext(),

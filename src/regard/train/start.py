@@ -6,12 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.data.fields import Fields, with_tokenizers
+from regard.bundle import check_memory
+from regard.data.fields import Fields, load_fields, text_names, with_tokenizers
 from regard.data.prepare import Prepared
 from regard.nn.embedding import Embedding, OutputProjection
-from regard.recipe import Recipe, load
+from regard.recipe import TASK_FIELDS, Recipe, load
 from regard.run_files import RECIPE, WEIGHTS
-from regard.tasks import Task, load_bundle
+from regard.tasks import Task, load_bundle, make_task
 from regard.text import Tokenizer, Tokenizers
 from regard.train.checkpoint import has_checkpoint
 from regard.train.setup import new_model
@@ -139,42 +140,119 @@ def inherit_text_settings(recipe: Recipe, run: Path | None = None) -> Recipe:
     return recipe.model_copy(update={"text": text})
 
 
+def check_start(recipe: Recipe, task: Task, run: Path | None = None) -> None:
+    """Raise a ValueError, before data are read, if the model of a recipe can take nothing over from `train.start`."""
+    start = recipe.train.start
+    if not start or _vocabulary_folder(start, run) != start:
+        return
+    outlines = [
+        check_memory(of, dict.fromkeys(of.kinds, 8)) for of in (task, _task_of(_recipe_of(start), recipe, task))
+    ]
+    if outlines[0] is not None and outlines[1] is not None:
+        shared_parts(outlines[0], outlines[1], start)
+
+
 def inherited_fields(recipe: Recipe, task: Task, run: Path | None = None) -> Fields | None:
-    """Return the vocabularies that a recipe takes over, with the symbols it adds; None if it learns its own."""
+    """Return the vocabularies that a recipe takes over, with the symbols it adds; None if it learns its own.
+
+    The classes of labels are never taken over from another run. A text field that the other run does not have gets the
+    vocabulary of the other run's encoder.
+    """
     settings = recipe.train
     if not settings.start or settings.vocabulary == "new":
         return None
-    tokenizers = Tokenizers.load(_vocabulary_folder(settings.start, run), fields=list(task.kinds))
-    return with_tokenizers(tokenizers.extended(recipe.text.symbols, fields=[task.tagged or next(iter(task.kinds))]))
+    folder = _vocabulary_folder(settings.start, run)
+    if folder != settings.start:
+        return load_fields(Path(folder), task.kinds)
+    before = _task_of(_recipe_of(folder), recipe, task)
+    known, names = Tokenizers.load(folder, fields=text_names(before.kinds)), text_names(task.kinds)
+    chosen = {name: known[name if name in known else before.field_of("encoder.embedding.weight")] for name in names}
+    tokenizers = Tokenizers(chosen).extended(recipe.text.symbols, fields=[task.tagged or names[0]])
+    return with_tokenizers(tokenizers, task.kinds)
 
 
 def initialise_from_run(recipe: Recipe, task: Task, prepared: Prepared) -> tuple[nn.Module, str]:
     """Return the recipe's model with the weights of the run `train.start`, and a message for the user.
 
-    Rows of embeddings and output layers are matched by token, so that vocabularies may differ.
+    A run of another task gives the parts that both models have, such as the encoder. Rows of embeddings and output
+    layers are matched by token, so that vocabularies may differ.
     """
-    bundle = load_bundle(recipe.train.start, task=task)
+    start = recipe.train.start
+    before = _task_of(_recipe_of(start), recipe, task)
+    bundle = load_bundle(start, task=before)
     model = new_model(recipe, task, prepared)
-    old = dict(bundle.model.named_parameters())
-    rows = {
-        name: _common_tokens(tokenizer, bundle.tokenizers[name])
-        for name, tokenizer in prepared.fields.tokenizers.items()
-    }
-    with_vocabulary = {
+    taken, others = shared_parts(model, bundle.model, start)
+    old = dict(bundle.model.named_parameters(remove_duplicate=False))
+    with_vocabulary = _names_with_vocabulary(model)
+    rows: dict[str, tuple[Tensor, Tensor]] = {}
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if _part(name) not in taken:
+                continue
+            if name in with_vocabulary:
+                field = task.field_of(name)
+                if field not in rows:
+                    tokenizers = prepared.fields.tokenizers[field], bundle.tokenizers[before.field_of(name)]
+                    rows[field] = _common_tokens(*tokenizers)
+                new_rows, old_rows = rows[field]
+                weight[new_rows] = old[name][old_rows]
+            else:
+                weight.copy_(old[name])
+    known = ", ".join(f"{len(rows[name][0])} of {len(prepared.fields[name])} {name}" for name in rows)
+    parts = f" ({', '.join(taken)} taken over; {', '.join(others)} initialised anew)" if others else ""
+    return model, f"started from {start}{parts}{f'; {known} tokens keep their embeddings' if known else ''}"
+
+
+def shared_parts(model: nn.Module, old: nn.Module, start: str) -> tuple[list[str], list[str]]:
+    """Return the parts that a model takes over from a model of the run `start`, and those that it does not.
+
+    A part, such as `encoder`, is taken over if the other model has all its weights, in the same shapes apart from the
+    size of vocabularies.
+
+    Raises:
+        ValueError: If there is no such part, or none of several reads tokens.
+    """
+    shapes = {name: weight.shape for name, weight in old.named_parameters(remove_duplicate=False)}
+    with_vocabulary = _names_with_vocabulary(model)
+    fits: dict[str, bool] = {}
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        begin = 1 if name in with_vocabulary else 0
+        same = name in shapes and shapes[name][begin:] == weight.shape[begin:]
+        fits[_part(name)] = fits.get(_part(name), True) and same
+    taken, others = ([part for part, fit in fits.items() if fit is wanted] for wanted in (True, False))
+    reading = {_part(name) for name, module in model.named_modules() if isinstance(module, Embedding)}
+    if not taken or (others and not reading & set(taken)):
+        there = dict.fromkeys(map(_part, shapes))
+        hint = "; an encoder comes from a masked language model, a classifier, a tagger or a translator"
+        raise ValueError(
+            f"train.start = '{start}' cannot initialise this model: it consists of {', '.join(there)}, and this one of "
+            f"{', '.join(fits)}, which have no part that reads text in common"
+            f"{hint if 'encoder' in fits and 'encoder' not in there else ''}"
+        )
+    return taken, others
+
+
+def _part(name: str) -> str:
+    """Return the part of a model that a weight belongs to."""
+    return name.partition(".")[0]
+
+
+def _names_with_vocabulary(model: nn.Module) -> set[str]:
+    """Return the names of the weights that have a row for each token of a vocabulary."""
+    return {
         f"{prefix}.{name}"
         for prefix, module in model.named_modules()
         if isinstance(module, Embedding | OutputProjection)
         for name, _ in module.named_parameters(recurse=False)
     }
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if name in with_vocabulary:
-                new_rows, old_rows = rows[task.field_of(name)]
-                weight[new_rows] = old[name][old_rows]
-            else:
-                weight.copy_(old[name])
-    known = ", ".join(f"{len(rows[name][0])} of {len(prepared.fields[name])} {name}" for name in rows)
-    return model, f"started from {recipe.train.start}; {known} tokens keep their embeddings"
+
+
+def _task_of(before: Recipe, recipe: Recipe, task: Task) -> Task:
+    """Return the task of the run to start from; that of another package is the one of the new run."""
+    if before.task not in TASK_FIELDS:
+        return task
+    own = before.task == recipe.task and type(task) is not type(make_task(recipe))
+    return task if own else make_task(before)
 
 
 def _vocabulary_folder(start: str, run: Path | None) -> str:
@@ -194,13 +272,16 @@ def _recipe_of(start: str) -> Recipe:
 
 def _check_model(recipe: Recipe, before: Recipe) -> None:
     """Raise a ValueError that names the differences if the weights of the other run do not fit the model."""
-    new, old = recipe.model.architecture, before.model.architecture
+    if (recipe.task, recipe.is_masked) == (before.task, before.is_masked) and not recipe.is_masked:
+        new, old, what = recipe.model.architecture, before.model.architecture, "model"
+    else:  # what runs of different tasks have in common is the encoder
+        new, old, what = recipe.model.encoder_architecture, before.model.encoder_architecture, "encoder"
     different = [key for key in sorted(new | old) if new.get(key) != old.get(key)]
     if different:
         values = ", ".join(f"model.{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in different)
         raise ValueError(
-            f"train.start = '{recipe.train.start}' has another model: {values}; remove [model] from this recipe to use "
-            "that model, or use the same settings"
+            f"train.start = '{recipe.train.start}' has another {what}: {values}; remove [model] from this recipe to "
+            "use that model, or use the same settings"
         )
 
 

@@ -46,6 +46,7 @@ __all__ = [
     "learn_fields",
     "load_fields",
     "split_parts",
+    "text_names",
     "with_tokenizers",
 ]
 
@@ -152,13 +153,22 @@ class Fields(Mapping[str, Field]):
             LabelField.save_all(labels, folder / LABELS)
 
 
+def text_names(kinds: Mapping[str, FieldKind]) -> list[str]:
+    """Return the names of the fields that have a tokenizer."""
+    return [name for name, kind in kinds.items() if kind in _TEXT_FIELDS]
+
+
 def learn_fields(
-    kinds: Mapping[str, FieldKind], records: Iterable[tuple[str, ...]], recipe: Recipe, multiline: bool = False
+    kinds: Mapping[str, FieldKind],
+    records: Iterable[tuple[str, ...]],
+    recipe: Recipe,
+    multiline: bool = False,
+    tokenizers: Tokenizers | None = None,
 ) -> Fields:
     """Learn the vocabularies of all fields from raw records, whose values come in the order of `kinds`.
 
-    The records are read once. Tokenizers are learned as the recipe's `[text]` section says; the classes of a label
-    field are the values that occur. `multiline` texts are documents, whose line breaks are tokens.
+    The records are read once. Tokenizers are learned as the recipe's `[text]` section says, unless they are given; the
+    classes of a label field are the values that occur. `multiline` texts are documents, whose line breaks are tokens.
     """
     names = list(kinds)
     text_at = [at for at, name in enumerate(names) if kinds[name] in _TEXT_FIELDS]
@@ -170,9 +180,12 @@ def learn_fields(
                 classes.update(_LABEL_FIELDS[kinds[name]].split(record[names.index(name)]))
             yield tuple(record[at] for at in text_at)
 
-    text = recipe.text
-    tokenizers = Tokenizers.learn(
-        texts(),
+    text, columns = recipe.text, texts()
+    if tokenizers is not None:
+        for _ in columns:  # only the labels are learned
+            pass
+    tokenizers = tokenizers or Tokenizers.learn(
+        columns,
         fields=[names[at] for at in text_at],
         kind=text.kind,
         size=text.size,
@@ -189,15 +202,16 @@ def learn_fields(
 
 def load_fields(folder: Path, kinds: Mapping[str, FieldKind]) -> Fields:
     """Read the vocabularies that `Fields.save` wrote into the folder of a run."""
-    texts = [name for name, kind in kinds.items() if kind in _TEXT_FIELDS]
+    texts = text_names(kinds)
     labels = [name for name, kind in kinds.items() if kind in _LABEL_FIELDS]
     tokenizers = Tokenizers.load(folder, fields=texts)
     return _assemble(kinds, tokenizers, LabelField.load_all(folder / LABELS, labels) if labels else {})
 
 
-def with_tokenizers(tokenizers: Tokenizers) -> Fields:
-    """Return fields that are all texts, with these tokenizers."""
-    return Fields({name: TextField(tokenizer) for name, tokenizer in tokenizers.items()})
+def with_tokenizers(tokenizers: Tokenizers, kinds: Mapping[str, FieldKind] | None = None) -> Fields:
+    """Return fields that are all texts, with these tokenizers; `kinds` has the kind of each if it is not `text`."""
+    known = kinds or {}
+    return Fields({name: _TEXT_FIELDS[known.get(name, "text")](tokenizer) for name, tokenizer in tokenizers.items()})
 
 
 def _assemble(kinds: Mapping[str, FieldKind], tokenizers: Tokenizers, classes: Mapping[str, tuple[str, ...]]) -> Fields:
