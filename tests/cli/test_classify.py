@@ -108,7 +108,7 @@ def test_evaluate_compares_with_the_predictions_of_another_system(classifier_run
     (tmp_path / "texts.txt").write_text(LINES, encoding="utf-8")
     (tmp_path / "labels.txt").write_text("".join(f"{label}\n" for label in LABELS), encoding="utf-8")
     (tmp_path / "other.txt").write_text("red\n" * len(LABELS), encoding="utf-8")
-    files = ["--source", tmp_path / "texts.txt", "--reference", tmp_path / "labels.txt"]
+    files = ["--source", str(tmp_path / "texts.txt"), "--reference", str(tmp_path / "labels.txt")]
     output = tmp_path / "out.txt"
     lines = run("evaluate", classifier_run, *files, "--against", tmp_path / "other.txt", "--output", output, "--json")
     report = json.loads("\n".join(lines))

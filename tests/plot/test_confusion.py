@@ -1,5 +1,6 @@
 """The confusion matrix as a figure."""
 
+import numpy as np
 import pytest
 
 from regard.plot import confusion, render
@@ -9,7 +10,7 @@ def test_cells_show_counts_and_the_fraction_of_their_row_as_colour() -> None:
     figure = confusion([[8, 2], [0, 5]], ["negative", "positive"], title="reviews")
     axes = figure.axes[0]
     assert [text.get_text() for text in axes.texts] == ["8", "2", "5"]
-    assert axes.collections[0].get_array().ravel().tolist() == pytest.approx([0.8, 0.2, 0.0, 1.0])
+    assert np.asarray(axes.collections[0].get_array()).ravel().tolist() == pytest.approx([0.8, 0.2, 0.0, 1.0])
     assert [label.get_text() for label in axes.get_yticklabels()] == ["negative", "positive"]
     assert render(figure, "svg") == render(
         confusion([[8, 2], [0, 5]], ["negative", "positive"], title="reviews"), "svg"
