@@ -10,13 +10,14 @@ import sys
 import pytest
 import torch
 import torch._dynamo
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.models.build import build
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.cross_entropy import smoothed_cross_entropy
 from regard.nn.ragged import Layout, Ragged
-from regard.recipe import Transformer
+from regard.recipe import Transformer, parse
+from regard.tasks.classification import ClassificationBatch, ClassificationTask
 
 LENGTHS = [([5, 0, 10, 40], [3, 4, 1, 9]), ([30, 2], [4, 40]), ([7] * 20, [6] * 20)]
 KINDS = {
@@ -45,7 +46,7 @@ def loss(model: Seq2Seq, source: Ragged, target: Ragged) -> Tensor:
     return smoothed_cross_entropy(model(source, target), target.values, 0.1)
 
 
-def results(model: Seq2Seq, value: Tensor) -> list[Tensor]:
+def results(model: nn.Module, value: Tensor) -> list[Tensor]:
     """Return a loss and its gradients."""
     return [value.detach(), *torch.autograd.grad(value, list(model.parameters()))]
 
@@ -68,6 +69,25 @@ def on_this_cpu() -> dict[str, float]:
         plain = results(model, loss(model, source, target))
         difference = max(difference, largest_difference(results(model, compiled(model, source, target)), plain))
     return {"difference": difference, "graphs": torch._dynamo.utils.counters["stats"]["unique_graphs"]}
+
+
+def classifiers_on_this_cpu() -> dict[str, float]:
+    """Return the largest difference between compiled and plain losses of classifiers, filled up as for a CUDA graph."""
+    differences = {}
+    data = "task = 'classification'\n[data]\ntrain = [{ path = 'train.tsv' }]\n"
+    small = "model={ width = 16, inner = 32, heads = 2, encoder_layers = 1 }"
+    for pooling, several in (("first", "false"), ("attention", "true")):
+        chosen = [f"classification.pooling={pooling}", f"classification.several={several}"]
+        task = ClassificationTask(parse(data, [small, *chosen]))
+        torch.manual_seed(0)
+        model = task.build({"text": 50, "label": 4}).double().eval()
+        labels = Ragged(torch.tensor([0, 3, 1, 2]), Layout.from_lengths([1, 1, 1, 1]))
+        texts = drawn([5, 2, 10, 40], "cpu")
+        batch = ClassificationBatch(texts, labels, torch.ones(4), torch.arange(4)).filled(128, 8, 64)
+        plain = results(model, task.loss(model, batch))
+        compiled = torch.compile(task.loss, backend="aot_eager", fullgraph=True, dynamic=False)
+        differences[pooling] = largest_difference(results(model, compiled(model, batch)), plain)
+    return differences
 
 
 def on_cuda() -> dict[str, float]:
@@ -105,6 +125,10 @@ def test_batches_of_every_size_run_through_one_compiled_model() -> None:
     assert differences["difference"] < 1e-12
 
 
+def test_compiled_classifiers_have_the_loss_and_the_gradients_of_plain_ones() -> None:
+    assert max(run_in_process("classifiers_on_this_cpu").values()) < 1e-12
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA")
 def test_every_kernel_on_cuda_gives_the_numbers_of_the_cpu() -> None:
     differences = run_in_process("on_cuda")
@@ -114,4 +138,9 @@ def test_every_kernel_on_cuda_gives_the_numbers_of_the_cpu() -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    print(json.dumps({"on_this_cpu": on_this_cpu, "on_cuda": on_cuda}[sys.argv[1]]()))
+    programs = {
+        "on_this_cpu": on_this_cpu,
+        "on_cuda": on_cuda,
+        "classifiers_on_this_cpu": classifiers_on_this_cpu,
+    }
+    print(json.dumps(programs[sys.argv[1]]()))
