@@ -25,6 +25,7 @@ from regard.cli import (
     recipe,
     score,
     serve,
+    tag,
     tokens,
     train,
     translate,
@@ -47,6 +48,7 @@ app = typer.Typer(
     regard train phrasebook                      train a model
     regard translate runs/phrasebook < in.txt    translate lines
     regard generate runs/shakespeare "ROMEO:"    continue a text
+    regard tag runs/ewt < in.txt                 tag words
     regard evaluate runs/phrasebook              BLEU and chrF of a test set
     regard align runs/phrasebook --source in.txt --target out.txt
     regard perplexity runs/phrasebook --source in.txt --target out.txt
@@ -85,6 +87,7 @@ app.command("train")(train.train)
 app.command("phrasebook")(phrasebook.phrasebook)
 app.command("translate")(translate.translate)
 app.command("generate")(generate.generate)
+app.command("tag")(tag.tag)
 app.command("evaluate")(evaluate.evaluate)
 app.command("align")(align.align)
 app.command("perplexity")(perplexity.perplexity)

@@ -1,8 +1,10 @@
-"""Predictors: trained models with their tokenizers, which translate lines, generate text and score given text."""
+"""Predictors: trained models with their tokenizers, which translate lines, generate text, tag words
+and score given text."""
 
 from regard.options import Terminology, TranslationOptions
 from regard.predict.alignment import AlignmentHead
 from regard.predict.segments import TranslationRequest
+from regard.predict.tagger import TaggedSentence, WordTagger
 from regard.predict.text_generator import GeneratedText, TextGenerator, TextPerplexity
 from regard.predict.translation import Translation
 from regard.predict.translator import Translator
@@ -10,6 +12,7 @@ from regard.predict.translator import Translator
 __all__ = [
     "AlignmentHead",
     "GeneratedText",
+    "TaggedSentence",
     "Terminology",
     "TextGenerator",
     "TextPerplexity",
@@ -17,4 +20,5 @@ __all__ = [
     "TranslationOptions",
     "TranslationRequest",
     "Translator",
+    "WordTagger",
 ]

@@ -1,7 +1,17 @@
 """Recipes: all settings of a run, read from a TOML file and `key=value` overrides into a frozen `Recipe`."""
 
 from regard.recipe.catalogue import Setting, catalogue, find_settings, json_schema
-from regard.recipe.data import Corpus, Data, Filter, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
+from regard.recipe.data import (
+    ConllCorpus,
+    ConlluCorpus,
+    Corpus,
+    Data,
+    Filter,
+    JsonlCorpus,
+    PhrasebookCorpus,
+    TextCorpus,
+    TsvCorpus,
+)
 from regard.recipe.decode import Decode
 from regard.recipe.load import dump, load, parse, render, shipped_recipe, shipped_recipes
 from regard.recipe.model import Bahdanau, ConvS2S, Han, Luong, Model, Rnn, Sutskever, Transformer
@@ -13,6 +23,8 @@ __all__ = [
     "TASK_FIELDS",
     "Bahdanau",
     "Classification",
+    "ConllCorpus",
+    "ConlluCorpus",
     "ConvS2S",
     "Corpus",
     "Data",

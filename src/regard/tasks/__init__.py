@@ -15,11 +15,12 @@ from typing import Any
 import torch
 
 from regard.bundle import Bundle, check_folder, find_device, load_bundle_recipe, read_bundle
-from regard.predict import TextGenerator, Translator
+from regard.predict import TextGenerator, Translator, WordTagger
 from regard.recipe import TASK_FIELDS, Recipe
 from regard.run_files import WEIGHTS
 from regard.run_path import find_run
 from regard.tasks.language_model import LanguageModelTask
+from regard.tasks.tagging import TaggingTask
 from regard.tasks.task import AttentionMap, Predictions, ProcessGroup, Sample, Task
 from regard.tasks.translation import TranslationTask
 
@@ -32,6 +33,7 @@ __all__ = [
     "load",
     "load_bundle",
     "load_generator",
+    "load_tagger",
     "load_translator",
     "make_task",
 ]
@@ -44,6 +46,8 @@ def make_task(recipe: Recipe) -> Task:
             return TranslationTask(recipe)
         case "language_model":
             return LanguageModelTask(recipe)
+        case "tagging":
+            return TaggingTask(recipe)
         case unknown:
             near = get_close_matches(unknown, TASK_FIELDS, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"the tasks are {', '.join(TASK_FIELDS)}"
@@ -92,6 +96,14 @@ def load_generator(path: str | Path, device: str = "auto", precision: str = "aut
     predictor = load(path, device, precision)
     if not isinstance(predictor, TextGenerator):
         raise _wrong_task(path, "language_model")
+    return predictor
+
+
+def load_tagger(path: str | Path, device: str = "auto", precision: str = "auto") -> WordTagger:
+    """Open a trained run as a tagger of words; a run of another task raises a ValueError."""
+    predictor = load(path, device, precision)
+    if not isinstance(predictor, WordTagger):
+        raise _wrong_task(path, "tagging")
     return predictor
 
 
