@@ -129,6 +129,14 @@ def load_tagger(path: str | Path, device: str = "auto", precision: str = "auto")
     return predictor
 
 
+def load_tagger(path: str | Path, device: str = "auto", precision: str = "auto") -> WordTagger:
+    """Open a trained run as a tagger of words; a run of another task raises a ValueError."""
+    predictor = load(path, device, precision)
+    if not isinstance(predictor, WordTagger):
+        raise _wrong_task(path, "tagging")
+    return predictor
+
+
 def _wrong_task(path: str | Path, needed: str) -> ValueError:
     """Return the error for a run that was trained for something else."""
     recipe = load_bundle_recipe(find_run(path).folder)
