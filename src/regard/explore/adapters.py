@@ -380,5 +380,5 @@ def make_adapter(predictor: Predictor) -> TaskAdapter:
             return LanguageModelAdapter(predictor)
     raise ValueError(
         f"the explorer shows translators and text generators, but this is a {type(predictor).__name__}; "
-        "open a run with task = 'translation' or task = 'language_model'"
+        "open a run with task = 'translation', or one with task = 'language_model' that predicts the next token"
     )
