@@ -156,7 +156,10 @@ def test_a_recipe_is_frozen() -> None:
             "data.drop.0 = 'emty': must be one of empty, long, ratio, copy, duplicate; did you mean",
         ),
         ("data.train=[]", "data.train = (): must be a list, each a table"),
-        ("data.train.0.kind=foo", "data.train.0.kind = 'foo': must be one of 'text', 'tsv', 'jsonl', 'phrasebook'"),
+        (
+            "data.train.0.kind=foo",
+            "data.train.0.kind = 'foo': must be one of 'text', 'tsv', 'jsonl', 'phrasebook', 'documents'",
+        ),
         ("data.train=[{kind='phrasebook'}]", "data.train.0.to: missing; Target language"),
         (
             "model.kind=luongs",

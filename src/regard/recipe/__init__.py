@@ -1,7 +1,16 @@
 """Recipes: all settings of a run, read from a TOML file and `key=value` overrides into a frozen `Recipe`."""
 
 from regard.recipe.catalogue import Setting, catalogue, find_settings, json_schema
-from regard.recipe.data import Corpus, Data, Filter, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
+from regard.recipe.data import (
+    Corpus,
+    Data,
+    DocumentsCorpus,
+    Filter,
+    JsonlCorpus,
+    PhrasebookCorpus,
+    TextCorpus,
+    TsvCorpus,
+)
 from regard.recipe.decode import Decode
 from regard.recipe.load import dump, load, parse, render, shipped_recipe, shipped_recipes
 from regard.recipe.model import Bahdanau, ConvS2S, Han, Luong, Model, Rnn, Sutskever, Transformer
@@ -17,6 +26,7 @@ __all__ = [
     "Corpus",
     "Data",
     "Decode",
+    "DocumentsCorpus",
     "FieldKind",
     "Filter",
     "Han",
