@@ -35,7 +35,7 @@ class TestLabelField:
         assert len(field) == 3
 
     @pytest.mark.parametrize(
-        ("value", "hint"), [("goood", r"did you mean 'good'\?"), ("", "the classes are bad, good, so so")]
+        ("value", "hint"), [("goood", r"did you mean 'good'\?"), ("zzz", "the classes are bad, good, so so")]
     )
     def test_an_unknown_label_is_an_error_that_names_a_class(self, value: str, hint: str) -> None:
         with pytest.raises(ValueError, match=f"the label '{value}' does not occur in the training data; {hint}"):

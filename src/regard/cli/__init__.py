@@ -13,6 +13,7 @@ import typer
 
 from regard.cli import (
     align,
+    classify,
     demo,
     evaluate,
     figure,
@@ -47,6 +48,7 @@ app = typer.Typer(
     regard train phrasebook                      train a model
     regard translate runs/phrasebook < in.txt    translate lines
     regard generate runs/shakespeare "ROMEO:"    continue a text
+    regard classify runs/20news < texts.txt      label of each text
     regard evaluate runs/phrasebook              BLEU and chrF of a test set
     regard align runs/phrasebook --source in.txt --target out.txt
     regard perplexity runs/phrasebook --source in.txt --target out.txt
@@ -85,6 +87,7 @@ app.command("train")(train.train)
 app.command("phrasebook")(phrasebook.phrasebook)
 app.command("translate")(translate.translate)
 app.command("generate")(generate.generate)
+app.command("classify")(classify.classify)
 app.command("evaluate")(evaluate.evaluate)
 app.command("align")(align.align)
 app.command("perplexity")(perplexity.perplexity)

@@ -1,4 +1,4 @@
-"""`regard evaluate`: translate a test set and score the translations."""
+"""`regard evaluate`: translate or classify a test set, and score the predictions."""
 
 import json
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.evaluate_labels import evaluate_labels
 from regard.cli.flags import given, with_options
 from regard.cli.streams import existing_file, line_counter
 from regard.cli.translate import Device, Dtype, Quantize, Run, precision_of
@@ -22,14 +23,15 @@ BUCKET_WORDS, MAX_BUCKETS = 10, 6
 """Scores are also computed by source length, in buckets of so many words; the last bucket has no upper bound."""
 
 Source = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Source lines, plain or .gz; default: the test set of the recipe.")
+    str | None,
+    typer.Option(metavar="FILE", help="Source lines or texts, plain or .gz; default: the test set of the recipe."),
 ]
 Reference = Annotated[
-    list[str] | None, typer.Option(metavar="FILE", help="Reference translations; repeat for more references.")
+    list[str] | None, typer.Option(metavar="FILE", help="Reference translations, repeated for more; or labels.")
 ]
 Against = Annotated[
     str | None,
-    typer.Option(metavar="RUN|FILE", help="Another run, or its translations; adds a significance test."),
+    typer.Option(metavar="RUN|FILE", help="Another run, or its predictions; adds a significance test."),
 ]
 Metrics = Annotated[
     list[str] | None,
@@ -40,7 +42,10 @@ Metrics = Annotated[
 Tokenize = Annotated[
     str, typer.Option(metavar="NAME", help="Tokenizer of BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or none.")
 ]
-Output = Annotated[str | None, typer.Option(metavar="FILE", help="Write the translations to this file.")]
+Output = Annotated[str | None, typer.Option(metavar="FILE", help="Write the predictions to this file.")]
+Drawing = Annotated[
+    str | None, typer.Option("--figure", metavar="FILE", help="Classifiers: draw the confusion matrix (PNG, SVG, PDF).")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")]
 
 
@@ -70,25 +75,74 @@ def evaluate(
     metric: Metrics = None,
     tokenize: Tokenize = "13a",
     output: Output = None,
+    figure: Drawing = None,
     as_json: AsJson = False,
     device: Device = "auto",
     dtype: Dtype = "auto",
     quantize: Quantize = None,
     **options: Any,
 ) -> None:
-    """Translate a test set, and score it: all sentences, by source length, and compared with another system.
+    """Translate or classify a test set, and score the predictions, also compared with another system.
 
     \b
     regard evaluate runs/phrasebook
     regard evaluate runs/phrasebook --source test.en --reference test.de
     regard evaluate runs/phrasebook --source test.en --reference test.de --against runs/other
     regard evaluate runs/phrasebook --source test.en --reference test.de --against out.de --json
+    regard evaluate runs/20news --against runs/other --figure confusion.pdf
+    regard evaluate runs/20news --source texts.txt --reference labels.txt
+
+    Translations are scored as a whole and by source length. For a classifier it prints accuracy, macro F1, calibration
+    error and the scores of each class; without files on the test set of the recipe or, if there is none, on the
+    validation set.
     """
+    if _is_classifier(run):
+        _refuse({"--metric": metric, "--tokenize": tokenize != "13a", "--quantize": quantize, **given(options)})
+        evaluate_labels(
+            run,
+            source=source,
+            reference=reference or [],
+            against=against,
+            output=output,
+            figure=figure,
+            as_json=as_json,
+            device=device,
+            precision=dtype,
+        )
+        return
+    if figure:
+        raise ValueError("--figure draws the confusion matrix of a classifier; for attention maps use regard figure")
+    _evaluate_translations(
+        run,
+        _read_test_set(run, source, reference or []),
+        against,
+        metric or DEFAULT_METRICS,
+        tokenize,
+        output,
+        as_json,
+        device,
+        precision_of(dtype, quantize),
+        given(options),
+    )
+
+
+def _evaluate_translations(
+    run: str,
+    test_set: tuple[list[str], list[list[str]]],
+    against: str | None,
+    metrics: Sequence[str],
+    tokenize: str,
+    output: str | None,
+    as_json: bool,
+    device: str,
+    precision: str,
+    options: dict[str, Any],
+) -> None:
+    """Translate a test set and print the scores of the translations; see `evaluate`."""
     from regard.score import paired_bootstrap, read_sentences, score
     from regard.tasks import load_translator
 
-    precision, metrics = precision_of(dtype, quantize), metric or DEFAULT_METRICS
-    sources, references = _read_test_set(run, source, reference or [])
+    sources, references = test_set
     for name in metrics:  # raises for an unknown metric or tokenizer, before the long translation
         score(name, ["a"], [["a"]], tokenize=tokenize)
     other = None
@@ -97,11 +151,11 @@ def evaluate(
         if len(other) != len(sources):
             raise ValueError(f"{against} has {len(other)} lines, but the test set has {len(sources)}")
     translator = load_translator(run, device, precision)
-    chosen = translator.options.override(**given(options))
+    chosen = translator.options.override(**options)
     hypotheses = _translate(translator, sources, chosen)
     if against and other is None:
         rival = load_translator(against, device, precision)
-        other = _translate(rival, sources, rival.options.override(**given(options)))
+        other = _translate(rival, sources, rival.options.override(**options))
     if output:
         Path(output).write_text("".join(f"{line}\n" for line in hypotheses), encoding="utf-8")
     scores = [score(name, hypotheses, references, tokenize=tokenize) for name in metrics]
@@ -112,6 +166,24 @@ def evaluate(
             paired_bootstrap(hypotheses, other, references, metric=name, tokenize=tokenize) for name in metrics
         ]
     _print(chosen.signature, scores, buckets, comparisons, as_json)
+
+
+def _is_classifier(run: str) -> bool:
+    """Return whether a run was trained for classification."""
+    from regard.bundle import load_bundle_recipe
+    from regard.run_files import RECIPE
+    from regard.run_path import find_run
+
+    folder = find_run(run).folder
+    return (folder / RECIPE).is_file() and load_bundle_recipe(folder).task == "classification"
+
+
+def _refuse(options: dict[str, Any]) -> None:
+    """Raise a ValueError if an option was given that means nothing for a classifier."""
+    for name, value in options.items():
+        if value:
+            flag = name if name.startswith("--") else f"--{name.replace('_', '-')}"
+            raise ValueError(f"{flag} is for translations, and this run is a classifier; leave it out")
 
 
 def score_by_length(

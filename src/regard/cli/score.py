@@ -241,7 +241,8 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in [headings, *rows]:
         cells = []
         for heading, cell, width in zip(headings, row, widths, strict=True):
-            padded = cell.ljust(width) if heading == "score" else cell if heading == "signature" else cell.rjust(width)
+            name = heading in ("score", "class")
+            padded = cell.ljust(width) if name else cell if heading == "signature" else cell.rjust(width)
             # A signature longer than the terminal wraps and can still be copied, which borders would prevent.
             cells.append(typer.style(padded, bold=row is headings or None, dim=heading == "signature" or None))
         typer.echo("  ".join(cells))

@@ -48,6 +48,10 @@ class DataTask(Collator, Protocol):
         """The filters that apply to training records."""
 
     @property
+    def cut_at(self) -> int | None:
+        """Maximum number of tokens of a text, to which longer ones are cut at their end; None cuts none."""
+
+    @property
     def tagged(self) -> str | None:
         """The field that the tag of a corpus is put before."""
 
@@ -90,6 +94,31 @@ class Prepared:
     """The validation data."""
     test: "EvaluationData | None" = None
     """The test data."""
+    cut_at: int | None = None
+    """Maximum number of tokens of a text, to which longer ones are cut at their end; None cuts none."""
+
+    def notices(self) -> list[str]:
+        """Return messages about texts that are cut, and about validation records that are left out."""
+        stores = [(f"data.train.{number}", store) for number, store in enumerate(self.stores)]
+        stores += [(name, data.store) for name, data in self._evaluations() if data is not None]
+        cut = [message for name, store in stores for message in self._cut_notices(name, store)]
+        return cut if self.valid is None else cut + self.valid.notices("data.valid")
+
+    def _evaluations(self) -> tuple[tuple[str, "EvaluationData | None"], ...]:
+        return ("data.valid", self.valid), ("data.test", self.test)
+
+    def _cut_notices(self, name: str, store: Store | Blocks) -> list[str]:
+        """Return a message about the texts of a store that are cut, if there are any."""
+        if self.cut_at is None:
+            return []
+        texts = [store.lengths[name] for name, field in self.fields.items() if isinstance(field, TextField)]
+        count = int((np.maximum.reduce(texts) > self.cut_at).sum())
+        if not count:
+            return []
+        return [
+            f"{name}: {count:,} of {len(store):,} texts have more than data.longest = {self.cut_at} tokens; their ends "
+            "are cut off"
+        ]
 
     def summary(self) -> dict[str, Any]:
         """Return a description as JSON."""
@@ -126,18 +155,19 @@ class Prepared:
     def __str__(self) -> str:
         """Return a description for people."""
         parts = [f"vocabulary  {self._vocabularies()}, in {self.run / 'tokenizer'}"]
-        for corpus, store in zip(self.corpora, self.stores, strict=True):
+        for number, (corpus, store) in enumerate(zip(self.corpora, self.stores, strict=True)):
             tokens = "; ".join(
                 f"{store.tokens(name):,} {name} tokens, {store.tokens(name) / len(store):.1f} per example, "
                 f"up to {store.longest[name]}"
                 for name, field in self.fields.items()
                 if isinstance(field, TextField)
             )
-            parts.append(f"{corpus_name(corpus)}\n{tokens}\n{store.report}")
-        for name, data in (("data.valid", self.valid), ("data.test", self.test)):
+            cut = self._cut_notices(f"data.train.{number}", store)
+            parts.append("\n".join([corpus_name(corpus), tokens, str(store.report), *cut]))
+        for name, data in self._evaluations():
             if data is not None:
                 examples = f"{name}: {corpus_name(data.corpus)}\n{len(data.store):,} examples"
-                parts.append("\n".join([examples, *data.notices(name)]))
+                parts.append("\n".join([examples, *data.notices(name), *self._cut_notices(name, data.store)]))
         return "\n\n".join(parts)
 
     def _vocabularies(self) -> str:
@@ -174,7 +204,7 @@ def prepare(
         None if corpus is None else _evaluation_data(recipe, task, corpus, fields, limited=corpus is recipe.data.valid)
         for corpus in (recipe.data.valid, recipe.data.test)
     )
-    return Prepared(run, fields, recipe.data.train, stores, valid, test)
+    return Prepared(run, fields, recipe.data.train, stores, valid, test, task.cut_at)
 
 
 def write_run_files(recipe: Recipe, prepared: Prepared) -> None:

@@ -42,6 +42,13 @@ class Rows:
         """Insert a token before each row."""
         return self._insert(self.offsets[:-1], token)
 
+    def cut(self, longest: int) -> "Rows":
+        """Keep at most the first `longest` ids of each row."""
+        lengths = self.lengths
+        if not lengths.size or lengths.max() <= longest:
+            return self
+        return Rows(*gather_slices(self.ids, self.offsets[:-1], np.minimum(lengths, longest)))
+
     def take(self, indices: Lengths) -> "Rows":
         """Return the rows with these indices, in this order; an index may occur twice."""
         starts = self.offsets[indices]

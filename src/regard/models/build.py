@@ -1,7 +1,11 @@
 """Build a model from the `[model]` section of a recipe."""
 
+from torch import nn
+
 from regard import recipe
+from regard.models.classifier import Classifier, FirstTokenPooler
 from regard.models.convolutional import build_convs2s
+from regard.models.han import build_hierarchical_encoder
 from regard.models.language_model import LanguageModel
 from regard.models.memory import Encoder
 from regard.models.recurrent.bahdanau import build_bahdanau
@@ -11,6 +15,7 @@ from regard.models.recurrent.sutskever import build_sutskever
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import build_transformer, initialise, make_decoder, make_embedding, make_encoder
 from regard.nn.embedding import Embedding, OutputProjection
+from regard.nn.pooling import AttentionPooling, MeanPooling
 from regard.nn.recurrent import RecurrentLayers
 
 
@@ -67,6 +72,38 @@ def build_encoder(settings: recipe.Model, vocabulary: int) -> tuple[Encoder, int
             return RecurrentEncoder(embedding, recurrence), settings.width * (2 if settings.bidirectional else 1)
         case _:
             raise ValueError(f"kind = '{settings.kind}' has no encoder of its own; choose transformer or rnn")
+
+
+def build_classifier(settings: recipe.Model, vocabulary: int, classes: int, pooling: str = "mean") -> Classifier:
+    """Build the untrained classifier of texts that a recipe asks for.
+
+    Args:
+        settings: The `[model]` section.
+        vocabulary: Size of the vocabulary.
+        classes: Number of classes.
+        pooling: How the states of a text become one vector: `mean`, `first` or `attention`. A hierarchical attention
+            network has its own attention instead.
+    """
+    if isinstance(settings, recipe.Han):
+        hierarchical, width = build_hierarchical_encoder(settings, vocabulary)
+        return Classifier(hierarchical, nn.Identity(), width, classes, settings.dropout)
+    encoder, width = build_encoder(settings, vocabulary)
+    model = Classifier(encoder, _make_pooling(pooling, width), width, classes, settings.dropout)
+    if isinstance(settings, recipe.Transformer):
+        initialise(model, settings)
+    return model
+
+
+def _make_pooling(kind: str, width: int) -> nn.Module:
+    """Make the pooling of this name for states of `width`."""
+    match kind:
+        case "mean":
+            return MeanPooling()
+        case "first":
+            return FirstTokenPooler(width)
+        case "attention":
+            return AttentionPooling(width)
+    raise ValueError(f"unknown pooling '{kind}'; choose mean, first or attention")
 
 
 def build_language_model(settings: recipe.Model, vocabulary: int) -> LanguageModel:

@@ -98,6 +98,39 @@ GPT2 = (
 """Hugging Face's GPT2LMHeadModel, as a `LanguageModel`."""
 
 
+_OUR_LAYER, _BERT_LAYER = "encoder.layers.{n}", "bert.encoder.layer.{n}"
+
+BERT_CLASSIFIER = (
+    WeightRule("encoder.embedding.weight", ("bert.embeddings.word_embeddings.weight",)),
+    WeightRule("encoder.embedding.position.weight", ("bert.embeddings.position_embeddings.weight",)),
+    *_same("encoder.embedding.norm", "bert.embeddings.LayerNorm"),
+    *(
+        WeightRule(
+            f"{_OUR_LAYER}.self.qkv.{weight}",
+            tuple(f"{_BERT_LAYER}.attention.self.{part}.{weight}" for part in ("query", "key", "value")),
+        )
+        for weight in ("weight", "bias")
+    ),
+    *_same(f"{_OUR_LAYER}.self.out", f"{_BERT_LAYER}.attention.output.dense"),
+    *_same(f"{_OUR_LAYER}.around_self.norm", f"{_BERT_LAYER}.attention.output.LayerNorm"),
+    *_same(f"{_OUR_LAYER}.feedforward.widen", f"{_BERT_LAYER}.intermediate.dense"),
+    *_same(f"{_OUR_LAYER}.feedforward.narrow", f"{_BERT_LAYER}.output.dense"),
+    *_same(f"{_OUR_LAYER}.around_feedforward.norm", f"{_BERT_LAYER}.output.LayerNorm"),
+    *_same("pooling.dense", "bert.pooler.dense"),
+    *_same("output", "classifier"),
+)
+"""Hugging Face's BertForSequenceClassification, as a `Classifier` of single texts: see `fold_token_types`."""
+
+
+def fold_token_types(theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return BERT's weights with the vector of token type 0, which all tokens of a single text have, in its positions.
+
+    BERT adds the vectors of a token, its position and its type, so the sum stays the same.
+    """
+    position, types = (f"bert.embeddings.{name}_embeddings.weight" for name in ("position", "token_type"))
+    return {**theirs, position: theirs[position] + theirs[types][0], types: torch.zeros_like(theirs[types])}
+
+
 def import_weights(model: nn.Module, rules: tuple[WeightRule, ...], theirs: Mapping[str, Tensor]) -> None:
     """Copy their weights into our model.
 

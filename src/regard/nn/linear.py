@@ -1,4 +1,4 @@
-"""Linear layers: several projections merged into one matrix, and products without their bias."""
+"""Linear layers: several projections merged into one matrix, products without their bias, and logits of classes."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,25 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
+
+from regard.nn.tap import Tap
+
+
+class ClassProjection(nn.Linear):
+    """Logits of classes: a linear layer whose output passes the tap `logits`.
+
+    Each row is the vector of a class, as in an output layer over a vocabulary, so optimisers treat it as such.
+    """
+
+    def __init__(self, width: int, classes: int) -> None:
+        """Create the layer for vectors of `width`."""
+        super().__init__(width, classes)
+        self.logits = Tap()
+
+    def forward(self, x: Float[Tensor, "*rest D"]) -> Float[Tensor, "*rest V"]:
+        """Return the logits of each class."""
+        logits: Tensor = self.logits(super().forward(x))
+        return logits
 
 
 def make_projection(width: int, parts: Sequence[int]) -> nn.Linear:

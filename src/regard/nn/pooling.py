@@ -13,7 +13,8 @@ class MeanPooling(nn.Module):
     """The mean of the states; zero for an empty sequence."""
 
     def forward(self, x_ND: Float[Tensor, "N D"], layout: Layout) -> Float[Tensor, "B D"]:
-        """Return one vector for each sequence."""
+        """Return one vector for each sequence, in float32 at least."""
+        x_ND = x_ND.to(torch.promote_types(x_ND.dtype, torch.float32))  # a long sum in bfloat16 would be inexact
         sums_BD = x_ND.new_zeros(len(layout), x_ND.shape[1]).index_add(0, layout.sequence_N, x_ND)
         return sums_BD / layout.lengths_B.clamp(min=1)[:, None]
 
@@ -22,16 +23,16 @@ class FirstPooling(nn.Module):
     """The state of the first token, which is a symbol that every text begins with (Devlin et al. 2019)."""
 
     def forward(self, x_ND: Float[Tensor, "N D"], layout: Layout) -> Float[Tensor, "B D"]:
-        """Return one vector for each sequence; none may be empty."""
-        return x_ND.index_select(0, layout.offsets[:-1])
+        """Return one vector for each sequence; that of an empty one, which fills up a batch, is arbitrary."""
+        return x_ND.index_select(0, layout.offsets[:-1].clamp(max=x_ND.shape[0] - 1))
 
 
 class LastPooling(nn.Module):
     """The state of the last token."""
 
     def forward(self, x_ND: Float[Tensor, "N D"], layout: Layout) -> Float[Tensor, "B D"]:
-        """Return one vector for each sequence; none may be empty."""
-        return x_ND.index_select(0, layout.offsets[1:] - 1)
+        """Return one vector for each sequence; that of an empty one, which fills up a batch, is arbitrary."""
+        return x_ND.index_select(0, (layout.offsets[1:] - 1).clamp(min=0))
 
 
 class AttentionPooling(nn.Module):
@@ -50,15 +51,16 @@ class AttentionPooling(nn.Module):
         self.weights = Tap()
 
     def forward(self, x_ND: Float[Tensor, "N D"], layout: Layout) -> Float[Tensor, "B D"]:
-        """Return one vector for each sequence; the weights of all tokens pass the tap `weights`."""
+        """Return one vector for each sequence, in float32 at least; all weights pass the tap `weights`."""
         scores_N = torch.tanh(self.hidden(x_ND)) @ self.context
-        weights_N = self.weights(ragged_softmax(scores_N, layout)).to(x_ND.dtype)
-        pooled_BD = x_ND.new_zeros(len(layout), x_ND.shape[1])
-        return pooled_BD.index_add(0, layout.sequence_N, weights_N[:, None] * x_ND)
+        weights_N = self.weights(ragged_softmax(scores_N, layout))
+        weighted_ND: Tensor = weights_N[:, None] * x_ND
+        pooled_BD = weighted_ND.new_zeros(len(layout), x_ND.shape[1])
+        return pooled_BD.index_add(0, layout.sequence_N, weighted_ND)
 
     def flops(self, counts: TokenCounts) -> int:
         """Return the operations of a forward pass."""
-        return 2 * counts.tokens * (self.hidden.weight.numel() + self.context.numel() + self.hidden.in_features)
+        return 2 * counts.tokens * self.hidden.weight.numel()
 
 
 def ragged_softmax(scores_N: Float[Tensor, " N"], layout: Layout) -> Float[Tensor, " N"]:

@@ -1,7 +1,8 @@
-"""Predictors: trained models with their tokenizers, which translate lines, generate text and score given text."""
+"""Predictors: trained models with their tokenizers, which translate, generate, classify and score text."""
 
 from regard.options import Terminology, TranslationOptions
 from regard.predict.alignment import AlignmentHead
+from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
 from regard.predict.segments import TranslationRequest
 from regard.predict.text_generator import GeneratedText, TextGenerator, TextPerplexity
 from regard.predict.translation import Translation
@@ -9,8 +10,11 @@ from regard.predict.translator import Translator
 
 __all__ = [
     "AlignmentHead",
+    "AttendedSpan",
+    "ClassifiedText",
     "GeneratedText",
     "Terminology",
+    "TextClassifier",
     "TextGenerator",
     "TextPerplexity",
     "Translation",

@@ -205,7 +205,8 @@ class Data(Section):
     drop: TupleOf[Filter] = ("empty", "long", "ratio", "copy", "duplicate")
     """Filters that drop training records; remove a name from the list to switch that filter off."""
     longest: int = Field(default=256, gt=0, le=100_000)
-    """Maximum number of tokens in each text of a record; the filter `long` drops records beyond it."""
+    """Maximum number of tokens in each text of a record; the filter `long` drops records beyond it. Classification
+    drops no long texts: it cuts their ends off."""
     ratio: float = Field(default=9.0, gt=1.0)
     """Maximum ratio of the lengths, in tokens, of the texts of a record; `ratio` drops the record beyond (KFTT: 9)."""
     order: Literal["random", "length"] = "random"

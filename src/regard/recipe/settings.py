@@ -100,13 +100,14 @@ class Train(Section):
     less and `steps` is unset."""
     keep: Positive = 2
     """Number of checkpoints kept for resuming, besides the best weights and those to be averaged."""
-    choose: Literal["loss", "bleu"] = "loss"
-    """Criterion on `data.valid` for the best weights: loss or BLEU."""
+    choose: Literal["loss", "bleu", "accuracy", "macro_f1"] = "loss"
+    """Criterion on `data.valid` for the best weights: loss; BLEU of translations; accuracy or macro F1 of a
+    classifier."""
     patience: int = Field(default=0, ge=0)
     """Early stopping: number of validations without improvement; 0 disables it."""
     translate: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
-    """Number of sentences of `data.valid` to translate, the same ones at each validation; `auto` is as many as cost
-    less than 5 % of the time, or all if BLEU chooses the best weights."""
+    """Number of examples of `data.valid` to translate or classify, the same ones at each validation; `auto` is as many
+    as cost less than 5 % of the time, or all if another criterion than the loss chooses the best weights."""
     start: str = ""
     """Trained run whose weights initialise the model, such as `runs/other`; empty is a random initialisation."""
     vocabulary: Literal["start", "new"] = "start"
@@ -114,10 +115,10 @@ class Train(Section):
     this text, and known pieces keep their embeddings."""
 
     @model_validator(mode="after")
-    def _bleu_needs_translations(self) -> "Train":
-        if self.choose == "bleu" and self.translate == 0:
+    def _criterion_needs_predictions(self) -> "Train":
+        if self.choose != "loss" and self.translate == 0:
             raise ValueError(
-                "choose = 'bleu' needs translated sentences, but translate = 0 translates none; "
+                f"choose = '{self.choose}' needs predictions, but translate = 0 makes none; "
                 "use translate = 'auto' or choose = 'loss'"
             )
         return self
@@ -201,6 +202,8 @@ class Recipe(Section):
             self._check_translation()
         elif self.task == "language_model":
             self._check_language_model()
+        elif self.task == "classification":
+            self._check_classification()
         return self
 
     def _check_translation(self) -> None:
@@ -231,6 +234,23 @@ class Recipe(Section):
             )
         if self.data.block is not None and self.text.sampling:
             raise ValueError("text.sampling changes the number of tokens, so data.block cannot be used with it")
+        self._check_no_tags()
+
+    def _check_classification(self) -> None:
+        self._check_no_tags()
+        for name in ("block", "stride"):
+            if getattr(self.data, name) is not None:
+                raise ValueError(
+                    f"data.{name} is for task = 'language_model'; classification has no blocks: remove it, and set "
+                    "data.longest to the number of tokens to read of a text"
+                )
+        if self.text.sampling and isinstance(self.model, Han):
+            raise ValueError(
+                "text.sampling does not know the sentences that model.kind = 'han' reads; use sampling = 0, or "
+                "another family"
+            )
+
+    def _check_no_tags(self) -> None:
         tagged = [key for key, corpus in self.data.corpora() if corpus.tag]
         if tagged:
             raise ValueError(f"{tagged[0]}.tag is for task = 'translation'; remove it")

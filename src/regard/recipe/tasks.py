@@ -57,12 +57,14 @@ class Classification(TaskSection):
     ARCHITECTURE: ClassVar[tuple[str, ...]] = ("pooling", "several")
 
     pooling: Literal["mean", "first", "attention"] = "mean"
-    """How the states of the tokens become one vector: their mean, the state of the first symbol (Devlin et al. 2019),
-    or their average weighted by attention with a learned query (Yang et al. 2016, §2.2)."""
+    """How the states of the tokens become one vector: their mean, the state of the first symbol (Devlin et al. 2019)
+    through a linear layer and tanh, or their average weighted by attention with a learned query (Yang et al. 2016,
+    §2.2). A model of kind `han` has attention of its own instead."""
     several: bool = False
     """Multi-label classification: a text may have several labels, separated by commas, or none."""
     weights: Literal["equal", "balanced"] = "equal"
-    """Weight of each class in the loss: equal, or `balanced`, inversely proportional to its frequency."""
+    """Weight of each class in the loss: equal, or `balanced`, inversely proportional to its frequency in the training
+    data."""
 
 
 class Tagging(TaskSection):

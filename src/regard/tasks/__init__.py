@@ -15,10 +15,11 @@ from typing import Any
 import torch
 
 from regard.bundle import Bundle, check_folder, find_device, load_bundle_recipe, read_bundle
-from regard.predict import TextGenerator, Translator
+from regard.predict import TextClassifier, TextGenerator, Translator
 from regard.recipe import TASK_FIELDS, Recipe
 from regard.run_files import WEIGHTS
 from regard.run_path import find_run
+from regard.tasks.classification import ClassificationTask
 from regard.tasks.language_model import LanguageModelTask
 from regard.tasks.task import AttentionMap, Predictions, ProcessGroup, Sample, Task
 from regard.tasks.translation import TranslationTask
@@ -31,6 +32,7 @@ __all__ = [
     "Task",
     "load",
     "load_bundle",
+    "load_classifier",
     "load_generator",
     "load_translator",
     "make_task",
@@ -44,6 +46,8 @@ def make_task(recipe: Recipe) -> Task:
             return TranslationTask(recipe)
         case "language_model":
             return LanguageModelTask(recipe)
+        case "classification":
+            return ClassificationTask(recipe)
         case unknown:
             near = get_close_matches(unknown, TASK_FIELDS, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"the tasks are {', '.join(TASK_FIELDS)}"
@@ -92,6 +96,14 @@ def load_generator(path: str | Path, device: str = "auto", precision: str = "aut
     predictor = load(path, device, precision)
     if not isinstance(predictor, TextGenerator):
         raise _wrong_task(path, "language_model")
+    return predictor
+
+
+def load_classifier(path: str | Path, device: str = "auto", precision: str = "auto") -> TextClassifier:
+    """Open a trained run as a text classifier; a run of another task raises a ValueError."""
+    predictor = load(path, device, precision)
+    if not isinstance(predictor, TextClassifier):
+        raise _wrong_task(path, "classification")
     return predictor
 
 

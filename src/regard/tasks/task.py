@@ -148,6 +148,11 @@ class Task(ABC):
         return self.recipe.data.drop
 
     @property
+    def cut_at(self) -> int | None:
+        """Maximum number of tokens of a text, to which longer ones are cut at their end; None cuts none."""
+        return None
+
+    @property
     def tagged(self) -> str | None:
         """The text field that the tag of a corpus is put before, if any."""
         return None
@@ -174,6 +179,18 @@ class Task(ABC):
         """
         matrices = sum(weight.numel() for weight in model.parameters() if weight.ndim == 2)
         return 2.0 * matrices * max(int(counts.sum()) for counts in self.sequence_lengths(lengths))
+
+    def tokens(self, lengths: Mapping[str, Lengths]) -> int:
+        """Return the tokens of records with these lengths, which batches are limited by."""
+        if self.unit == "tokens":
+            return self.units(lengths)
+        return max(int(counts.sum()) for counts in self.sequence_lengths(lengths))
+
+    def observe(self, model: nn.Module, stores: Sequence[Store | Blocks]) -> None:  # noqa: B027
+        """Give an untrained model, or one that resumes, what it needs to know of the training data.
+
+        What it gets must follow from the data alone, because a checkpoint holds only the weights.
+        """
 
     def field_of(self, parameter: str) -> str:
         """Return the field whose vocabulary the rows of an embedding or output matrix belong to."""

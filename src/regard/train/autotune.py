@@ -52,7 +52,7 @@ def find_batch_size(setup: TrainingSetup) -> int:
         )
     stores, task = setup.prepared.stores, setup.task
     smallest = max(MIN_TOKENS, *(longest_sequence(store, task) for store in stores))
-    epoch = sum(task.units(store.lengths) for store in stores)
+    epoch = sum(task.tokens(store.lengths) for store in stores)
     largest = max(smallest, epoch // (MIN_STEPS_PER_EPOCH * group.world_size * settings.accumulate))
     if group.device.type == "cpu":
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

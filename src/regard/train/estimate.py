@@ -30,7 +30,7 @@ FILLED = 0.95  # fraction of the token budget that batches reach on average
 UTILISATION = {("cuda", "bfloat16"): 0.45, ("cuda", "float32"): 0.3, ("cpu", "bfloat16"): 0.35, ("cpu", "float32"): 0.5}
 """Fraction of the peak FLOP/s that training reaches: measured compiled on an H200, and on two CPU cores."""
 ACTIVATION_FACTOR = 1.3  # memory of all activations, relative to the inputs and outputs of matrices
-MAX_CORPUS = 10**9  # units of an epoch if there are no data to count
+MAX_CORPUS = 10**9  # tokens of an epoch if there are no data to count
 _SAMPLE = 1000  # records whose lengths represent those of a corpus
 
 
@@ -48,6 +48,8 @@ class CostEstimate:
     """Tokens of each sequence attribute in an update, over all processes."""
     epochs: float | None
     """Passes over the data; None if the data are missing."""
+    unit: str
+    """What the loss is averaged over, in the plural."""
     flops_per_token: float
     """Floating-point operations of each unit of the loss, forward and backward."""
     flops: float
@@ -74,7 +76,8 @@ class CostEstimate:
             f"model       {format_count(self.parameters)} parameters, vocabulary "
             + ", ".join(f"{name} {size:,}" for name, size in self.vocabulary.items()),
             f"work        {self.steps:,} steps of about {self.tokens_per_step:,} tokens{epochs}",
-            f"            {format_count(self.flops_per_token)}FLOP per token, {self.flops:.3g} FLOP in total",
+            f"            {format_count(self.flops_per_token)}FLOP per {self.unit.removesuffix('s')}, "
+            f"{self.flops:.3g} FLOP in total",
             f"device      {self.device}, {self.workers} process{'es' if self.workers > 1 else ''}: a matrix product "
             f"runs at {self.limit / 1e12:,.2f} TFLOP/s",
             f"time        about {_format_duration(self.seconds)}, if training reaches {self.reached:.0%} of that",
@@ -104,9 +107,9 @@ def estimate_cost(recipe: Recipe, device: str = "auto", progress: ProgressCallba
         model = task.build(sizes)
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     assumed = ASSUMED_CUDA_TOKENS if training_device.type == "cuda" else MAX_CPU_TOKENS
-    units = 0 if prepared is None else _units_per_epoch(task, prepared)
+    epoch = 0 if prepared is None else _tokens_per_epoch(task, prepared)
     longest = max((longest_sequence(store, task) for store in prepared.stores), default=0) if prepared else 0
-    tokens = settings.tokens or default_tokens(training_device.type, units or MAX_CORPUS, longest)
+    tokens = settings.tokens or default_tokens(training_device.type, epoch or MAX_CORPUS, longest)
     budget = tokens if tokens != "auto" else assumed
     tokens_per_step = round(FILLED * budget * settings.accumulate * world_size)
     assumed_lengths = {name: np.array([ASSUMED_LENGTH]) for name in task.kinds}
@@ -114,12 +117,12 @@ def estimate_cost(recipe: Recipe, device: str = "auto", progress: ProgressCallba
     flops_per_token = _training_flops(task, model, lengths)
     peak = peak_flops(training_device, precision) * world_size
     utilisation = UTILISATION[(training_device.type, precision)]
-    pace = flops_per_token * tokens_per_step / (utilisation * peak)
+    flops_per_step = flops_per_token * tokens_per_step * task.units(lengths) / task.tokens(lengths)
+    pace = flops_per_step / (utilisation * peak)
     limit = math.inf if settings.minutes is None else 60 * settings.minutes
-    by_corpus = default_steps(units or MAX_CORPUS, budget * settings.accumulate * world_size)
+    by_corpus = default_steps(epoch or MAX_CORPUS, budget * settings.accumulate * world_size)
     in_time = by_corpus if limit == math.inf else steps_in_time(limit, pace, 0.0)
     steps = settings.steps or in_time
-    flops = flops_per_token * tokens_per_step * steps
     # A checkpoint holds the weights, two numbers per weight for the optimiser, and the moving average.
     checkpoint = count_parameters(model) * 4.0 * (3 + bool(settings.ema))
     shards = world_size if settings.sharding == "fsdp" else 1
@@ -131,9 +134,10 @@ def estimate_cost(recipe: Recipe, device: str = "auto", progress: ProgressCallba
         vocabulary=sizes,
         steps=steps,
         tokens_per_step=tokens_per_step,
-        epochs=None if prepared is None else steps * tokens_per_step / units,
+        epochs=None if prepared is None else steps * tokens_per_step / epoch,
+        unit=task.unit,
         flops_per_token=flops_per_token,
-        flops=flops,
+        flops=flops_per_step * steps,
         limit=peak,
         reached=utilisation,
         seconds=min(steps * pace, limit),
@@ -170,10 +174,10 @@ def _try_prepare(recipe: Recipe, task: Task, progress: ProgressCallback | None) 
         return None, str(error)
 
 
-def _units_per_epoch(task: Task, prepared: Prepared) -> int:
-    """Return the units of an epoch, by the weights of the corpora."""
+def _tokens_per_epoch(task: Task, prepared: Prepared) -> int:
+    """Return the tokens of an epoch, by the weights of the corpora."""
     return sum(
-        round(corpus.weight * task.units(store.lengths))
+        round(corpus.weight * task.tokens(store.lengths))
         for corpus, store in zip(prepared.corpora, prepared.stores, strict=True)
     )
 

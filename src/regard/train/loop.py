@@ -99,7 +99,7 @@ def _set_up(
 ) -> tuple[TrainingSetup, RunState, list[str]]:
     """Return the setup of a run, its state from the last checkpoint, and messages for the user."""
     group.check_equal(prepared.fields.fingerprint, "the vocabulary")
-    notices = [] if prepared.valid is None else prepared.valid.notices("data.valid")
+    notices = prepared.notices()
     model = None
     if recipe.train.start and not has_checkpoint(run):  # a run that resumes has its own weights
         model, message = start.initialise_from_run(recipe, task, prepared)

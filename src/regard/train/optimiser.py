@@ -8,6 +8,7 @@ from torch.optim import Adam, AdamW, Optimizer
 
 from regard.nn.attention.multihead import CrossAttention, SelfAttention
 from regard.nn.embedding import Embedding, OutputProjection
+from regard.nn.linear import ClassProjection
 from regard.train.muon import Muon
 from regard.train.schedule import ResolvedTrain
 
@@ -38,10 +39,11 @@ def _muon_and_adamw(
 ) -> tuple[Optimizer, Optimizer]:
     """Return Muon for matrices and AdamW for all other weights.
 
-    Embeddings and output layers are not matrices for Muon: their rows are vectors of tokens, each with its own
-    gradient.
+    Embeddings and output layers are not matrices for Muon: their rows are vectors of tokens or classes, each with its
+    own gradient.
     """
-    vocabularies = {id(layer.weight) for layer in model.modules() if isinstance(layer, Embedding | OutputProjection)}
+    rows_are_vectors = Embedding | OutputProjection | ClassProjection
+    vocabularies = {id(layer.weight) for layer in model.modules() if isinstance(layer, rows_are_vectors)}
     matrices = [weight for weight in parameters if weight.ndim == 2 and id(weight) not in vocabularies]
     chosen = {id(weight) for weight in matrices}
     others = [weight for weight in parameters if id(weight) not in chosen]

@@ -52,21 +52,21 @@ def _default_optimiser(recipe: Recipe) -> dict[str, Any]:
     return {"optimiser": "adamw", "rate": 2e-3, "schedule": "cosine"}
 
 
-def default_tokens(device: str, units: int, longest: int) -> int:
+def default_tokens(device: str, epoch: int, longest: int) -> int:
     """Return the tokens of a batch of a recipe that does not name them.
 
     Args:
         device: Type of the device, such as `cpu`.
-        units: Units of the loss in an epoch.
+        epoch: Tokens of an epoch.
         longest: Tokens of the longest sequence, which must fit.
     """
-    tokens = CPU_TOKENS if device == "cpu" else min(CUDA_TOKENS, max(CPU_TOKENS, units // MIN_STEPS_PER_EPOCH))
+    tokens = CPU_TOKENS if device == "cpu" else min(CUDA_TOKENS, max(CPU_TOKENS, epoch // MIN_STEPS_PER_EPOCH))
     return max(tokens, longest)
 
 
-def default_steps(units: int, tokens_per_step: int) -> int:
-    """Return the steps of a recipe that names neither steps nor minutes: some epochs, within limits."""
-    return min(max(EPOCHS * units // tokens_per_step, MIN_STEPS), MAX_STEPS)
+def default_steps(epoch: int, tokens_per_step: int) -> int:
+    """Return the steps of a recipe that names neither steps nor minutes: epochs of so many tokens, within limits."""
+    return min(max(EPOCHS * epoch // tokens_per_step, MIN_STEPS), MAX_STEPS)
 
 
 def steps_in_time(seconds: float, pace: float, validation_steps: float) -> int:

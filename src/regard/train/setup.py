@@ -55,16 +55,16 @@ class TrainingSetup:
         return choose_precision(self.recipe.train.precision, self.group.device)
 
     @property
-    def units_per_epoch(self) -> int:
-        """Units of the loss in a pass over the data, by the weights of the corpora."""
+    def tokens_per_epoch(self) -> int:
+        """Tokens in a pass over the data, by the weights of the corpora."""
         pairs = zip(self.recipe.data.train, self.prepared.stores, strict=True)
-        return sum(round(corpus.weight * self.task.units(store.lengths)) for corpus, store in pairs)
+        return sum(round(corpus.weight * self.task.tokens(store.lengths)) for corpus, store in pairs)
 
     @property
     def default_tokens(self) -> int:
         """Tokens of a batch, if the recipe does not name them."""
         longest = max(longest_sequence(store, self.task) for store in self.prepared.stores)
-        return default_tokens(self.group.device.type, self.units_per_epoch, longest)
+        return default_tokens(self.group.device.type, self.tokens_per_epoch, longest)
 
     def tokens_per_step(self, tokens: int) -> int:
         """Return the tokens of a step over all its batches of `tokens` tokens."""
@@ -77,7 +77,7 @@ class TrainingSetup:
             tokens: Tokens of a batch.
             planned: Steps that fit into `train.minutes`; 0 if that is not known, or there is no time limit.
         """
-        by_corpus = default_steps(self.units_per_epoch, self.tokens_per_step(tokens))
+        by_corpus = default_steps(self.tokens_per_epoch, self.tokens_per_step(tokens))
         return resolve(self.recipe, self.recipe.train.steps or planned or by_corpus)
 
     def feed(self, tokens: int) -> Feed:
@@ -131,6 +131,7 @@ def build_setup(
     module = wrap_distributed(LossModule(model, task), group, settings.sharding)
     average = MovingAverage(model, settings.ema) if settings.ema else None
     needs_copy = average is not None or isinstance(module, FSDPModule)
+    task.observe(model, prepared.stores)
     evaluation_copy = new_model(recipe, task, prepared).to(group.device).eval() if needs_copy else None
     valid, test = (None if data is None else data.store for data in (prepared.valid, prepared.test))
     for name, stores in {"train": prepared.stores, "valid": (valid,), "test": (test,)}.items():

@@ -79,8 +79,8 @@ class SpeedTrial:
         return f"at this speed train.minutes = {minutes:g} ends training at about step {steps:,}, {cut}" if cut else ""
 
     def _validation_steps(self) -> float:
-        """Return how many training steps have as many units as the validation data."""
+        """Return how many training steps have as many tokens as the validation data."""
         store = self.setup.valid
         if store is None:
             return 0.0
-        return self.setup.task.units(store.lengths) / self.setup.tokens_per_step(self.state.budget)
+        return self.setup.task.tokens(store.lengths) / self.setup.tokens_per_step(self.state.budget)

@@ -27,7 +27,8 @@ class UnknownLabelError(ValueError):
         """Describe the label, which is number `index` of the encoded values."""
         near = get_close_matches(label, classes, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"the classes are {', '.join(classes[:10])}"
-        super().__init__(f"the label {label!r} does not occur in the training data; {hint}")
+        problem = f"the label {label!r} does not occur in the training data; {hint}"
+        super().__init__(problem if label.strip() else "the label is empty; give one, or remove the record")
         self.index = index
 
 
@@ -84,8 +85,8 @@ class LabelField:
 
     @classmethod
     def split(cls, value: str) -> list[str]:
-        """Return the labels in a raw value: one."""
-        return [value]
+        """Return the labels in a raw value: one, or none if it is empty."""
+        return [value] if value.strip() else []
 
     @staticmethod
     def save_all(fields: Mapping[str, "LabelField"], path: Path) -> None:

@@ -72,6 +72,17 @@ class WordsField(DocumentField):
         return split_list(value)
 
 
+def cut_parts(rows: Rows, longest: int) -> Rows:
+    """Keep at most the first `longest` ids of each row, `END` included, and end a part that is cut off by `END`."""
+    rows = rows.cut(longest)
+    last = np.where(rows.lengths > 0, rows.ids[rows.offsets[1:] - 1] if rows.ids.size else END, END)
+    open_rows = last != END
+    if not open_rows.any():
+        return rows
+    ids = np.insert(rows.ids, rows.offsets[1:][open_rows], END).astype(np.int32)
+    return Rows(ids, offsets_of(rows.lengths + open_rows))
+
+
 def split_parts(rows: Rows) -> tuple[Rows, Rows]:
     """Return the tokens of each row without the ends of its parts, and the number of tokens of each of its parts."""
     is_end = rows.ids == END

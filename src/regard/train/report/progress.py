@@ -237,7 +237,8 @@ def _validation_values(event: Validated) -> dict[str, str]:
         values["perplexity"] = f"{event.perplexity:.2f}"
     if event.accuracy is not None:
         values["accuracy"] = f"{event.accuracy:.1%}"
-    values |= {score.name: f"{score.value:.2f}" for score in event.scores}
+    # The accuracy of a whole corpus says more than that of some examples.
+    values |= {score.name: f"{score.value:.2f}" for score in event.scores if score.name not in values}
     return values | ({"examples": f"{event.predicted:,}"} if event.predicted else {})
 
 

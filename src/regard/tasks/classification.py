@@ -1,0 +1,269 @@
+"""Classification: a text or a document in, a label or several labels out."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+from torch.nn import functional
+
+from regard.bundle import Bundle
+from regard.data.batch import Batch, example_index, per_sequence, sequences
+from regard.data.blocks import Blocks
+from regard.data.fields import Fields, LabelField, TextField
+from regard.data.rows import Lengths, Numbers, Rows
+from regard.data.store import Store
+from regard.models.build import build_classifier
+from regard.models.classifier import Classifier
+from regard.nn.ragged import Ragged
+from regard.predict.classifier import ClassifiedText, TextClassifier, classifier_inputs
+from regard.recipe import Corpus, FieldKind, Filter, Han
+from regard.score.classification import Label, accuracy, correct, expected_calibration_error, macro_f1
+from regard.score.metric import Score
+from regard.tasks.task import Predictions, ProcessGroup, Sample, Task
+
+SAMPLES, SHOWN = 3, 200  # samples shown at each validation, and their characters
+SENTENCE_LENGTH = 20  # tokens of a sentence, to count the operations of a hierarchical model
+
+
+@dataclass(frozen=True, eq=False)
+class ClassificationBatch(Batch):
+    """Texts with their labels."""
+
+    tokens: Ragged = sequences()
+    """Token ids of each text, between `<s>` and `</s>`; those of a document without symbols."""
+    labels: Ragged = sequences(fill=0)
+    """Class numbers of each text: one, or any number if a text may have several labels."""
+    counted_B: Float[Tensor, " B"] = per_sequence(fill=0.0)
+    """1 for a text, and 0 for what fills up the batch."""
+    index_B: Int64[Tensor, " B"] = example_index()
+    """Numbers of the examples."""
+
+    @property
+    def units(self) -> int:
+        """The number of texts."""
+        return int(self.counted_B.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class DocumentBatch(ClassificationBatch):
+    """Documents with their labels."""
+
+    sizes: Ragged = sequences(fill=0)
+    """The number of tokens of each sentence of each document."""
+
+
+@dataclass(frozen=True)
+class ClassificationTask(Task):
+    """Classification of the field `text` by the field `label`."""
+
+    @property
+    def kinds(self) -> Mapping[str, FieldKind]:
+        """Texts, or documents for a hierarchical model; one label, or several."""
+        several = self.recipe.classification.several
+        return {"text": "document" if self._hierarchical else "text", "label": "labels" if several else "label"}
+
+    @property
+    def unit(self) -> str:
+        """The loss is averaged over texts."""
+        return "texts"
+
+    @property
+    def filters(self) -> Collection[Filter]:
+        """Empty texts and duplicates are dropped; a long text is cut, and there is no second text to compare with."""
+        return tuple(name for name in self.recipe.data.drop if name in ("empty", "duplicate"))
+
+    @property
+    def cut_at(self) -> int:
+        """Texts are cut at their end to this many tokens."""
+        return self.recipe.data.longest
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """Accuracy and macro F1 can select the best weights."""
+        return ("accuracy", "macro_f1")
+
+    def sequence_lengths(self, lengths: Mapping[str, Lengths]) -> tuple[Numbers, ...]:
+        """Return the tokens that are left of each text, with two symbols; and its number of labels, if it varies."""
+        text = np.minimum(lengths["text"], self.cut_at) + np.int64(0 if self._hierarchical else 2)
+        # A document without sentences has no tokens, but a batch must not hold any number of them.
+        text = np.maximum(text, 1)
+        return (text, lengths["label"].astype(np.int64)) if self.recipe.classification.several else (text,)
+
+    def collate(self, rows: Mapping[str, Rows], index: Numbers) -> ClassificationBatch:
+        """Cut long texts, and add the symbols that the encoder expects."""
+        tokens, sizes = classifier_inputs(rows["text"], self._hierarchical, self.cut_at)
+        labels, counted_B = rows["label"].to_ragged(), torch.ones(len(index))
+        if sizes is None:
+            return ClassificationBatch(tokens, labels, counted_B, torch.from_numpy(index))
+        return DocumentBatch(tokens, labels, counted_B, torch.from_numpy(index), sizes)
+
+    def build(self, sizes: Mapping[str, int]) -> Classifier:
+        """Build a classifier with the encoder of the recipe's family."""
+        return build_classifier(self.recipe.model, sizes["text"], sizes["label"], self.recipe.classification.pooling)
+
+    def observe(self, model: nn.Module, stores: Sequence[Store | Blocks]) -> None:
+        """Set the weights of the classes in the loss from their frequencies in the training data.
+
+        With one label a text, `balanced` gives class c the weight n / (k · n_c), for n texts, k classes and n_c texts
+        of the class, so that the mean weight of a text is 1. With several, texts that have label c count
+        (n - n_c) / n_c times as much for it as the others.
+        """
+        if self.recipe.classification.weights == "equal":
+            return
+        assert isinstance(model, Classifier)
+        classes, texts = len(model.class_weights_V), 0.0
+        counts = np.zeros(classes)
+        for corpus, store in zip(self.recipe.data.train, stores, strict=True):
+            assert isinstance(store, Store), "the recipe allows no blocks in classification"
+            counts += corpus.weight * np.bincount(store.fields["label"].ids, minlength=classes)
+            texts += corpus.weight * len(store)
+        present = np.maximum(counts, 1e-9)
+        weights = (texts - counts) / present if self.recipe.classification.several else texts / (classes * present)
+        model.class_weights_V.copy_(torch.from_numpy(np.where(counts > 0, weights, 1.0)))
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return the cross-entropy with label smoothing and class weights, and with R-Drop if the recipe asks for it.
+
+        With several labels it is the binary cross-entropy, summed over the classes. R-Drop (Liang et al. 2021, eq. 4)
+        is halved, so that it is on the scale of one pass.
+        """
+        assert isinstance(model, Classifier)
+        assert isinstance(batch, ClassificationBatch)
+        settings, weights_V = self.recipe.train, model.class_weights_V
+        first_BV = _logits(model, batch)
+        loss = (self._losses(first_BV, batch, settings.smoothing, weights_V) * batch.counted_B).sum()
+        if not settings.rdrop:
+            return loss
+        second_BV = _logits(model, batch)
+        loss = loss + (self._losses(second_BV, batch, settings.smoothing, weights_V) * batch.counted_B).sum()
+        p_BV, q_BV = self._probabilities(first_BV), self._probabilities(second_BV)
+        # KL(p ‖ q) + KL(q ‖ p) in one sum, for a softmax as for independent labels: log-partitions cancel.
+        divergence_B = ((p_BV - q_BV) * (first_BV - second_BV)).sum(-1)
+        return (loss + settings.rdrop / 2 * (divergence_B * batch.counted_B).sum()) / 2
+
+    def evaluate(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return the summed cross-entropy without smoothing and weights, and the number of correct texts."""
+        assert isinstance(model, Classifier)
+        assert isinstance(batch, ClassificationBatch)
+        with torch.no_grad():
+            logits_BV = _logits(model, batch)
+            losses_B = self._losses(logits_BV, batch, 0.0, torch.ones_like(model.class_weights_V))
+            if self.recipe.classification.several:
+                right_B = ((logits_BV >= 0) == _targets(batch.labels, logits_BV).bool()).all(-1)
+            else:
+                right_B = logits_BV.argmax(-1) == _single_label(batch.labels)
+            return torch.stack([(losses_B * batch.counted_B).sum(), (right_B * batch.counted_B).sum()])
+
+    def quality(self, sums: Sequence[float], units: int) -> dict[str, float]:
+        """Return loss and accuracy of a corpus."""
+        loss, right = sums
+        return {"loss": loss / units, "accuracy": right / units}
+
+    def units(self, lengths: Mapping[str, Lengths]) -> int:
+        """Return the number of texts."""
+        return len(lengths["text"])
+
+    def flops(self, model: nn.Module, lengths: Mapping[str, Lengths]) -> float:
+        """Return the operations of the classifier; sentences are assumed to have `SENTENCE_LENGTH` tokens."""
+        assert isinstance(model, Classifier)
+        tokens = self.sequence_lengths(lengths)[0]
+        sentences = -(-tokens // SENTENCE_LENGTH)
+        return model.forward_flops(tokens.tolist(), sentences.tolist() if self._hierarchical else ())
+
+    def predict(
+        self, model: nn.Module, fields: Fields, store: Store | Blocks, corpus: Corpus, count: int, group: ProcessGroup
+    ) -> Predictions:
+        """Classify some texts; score them with accuracy and macro F1."""
+        texts, labels = self._texts(store, fields, count)
+        predictions, _ = self._classify(model, fields, texts, group)
+        scores = accuracy(labels, predictions), macro_f1(labels, predictions)
+        shown = zip(texts[:SAMPLES], labels[:SAMPLES], predictions[:SAMPLES], strict=True)
+        samples = [Sample(text[:SHOWN], ", ".join(sorted(gold)), ", ".join(label)) for text, gold, label in shown]
+        return Predictions(scores, tuple(samples))
+
+    def final_scores(
+        self, model: nn.Module, fields: Fields, store: Store | Blocks, corpus: Corpus, group: ProcessGroup
+    ) -> tuple[Score, ...]:
+        """Classify a whole corpus; return accuracy, macro F1 and the expected calibration error."""
+        texts, labels = self._texts(store, fields, len(store))
+        predictions, confidences = self._classify(model, fields, texts, group)
+        error = expected_calibration_error(confidences, correct(labels, predictions))
+        return accuracy(labels, predictions), macro_f1(labels, predictions), error
+
+    def predictor(self, bundle: Bundle, precision: str = "auto") -> TextClassifier:
+        """Return a text classifier."""
+        return TextClassifier.from_bundle(bundle, precision)
+
+    @property
+    def _hierarchical(self) -> bool:
+        return isinstance(self.recipe.model, Han)
+
+    def _losses(
+        self, logits_BV: Tensor, batch: ClassificationBatch, smoothing: float, weights_V: Tensor
+    ) -> Float[Tensor, " B"]:
+        """Return the loss of each text, in float32 at least."""
+        logits_BV = logits_BV.to(torch.promote_types(logits_BV.dtype, torch.float32))
+        weights_V = weights_V.to(logits_BV.dtype)
+        if self.recipe.classification.several:
+            targets_BV = _targets(batch.labels, logits_BV) * (1 - smoothing) + smoothing / 2
+            losses_BV = functional.binary_cross_entropy_with_logits(
+                logits_BV, targets_BV, pos_weight=weights_V, reduction="none"
+            )
+            return losses_BV.sum(-1)
+        label_B, logprobs_BV = _single_label(batch.labels), logits_BV.log_softmax(-1)
+        right_B = logprobs_BV.gather(1, label_B[:, None])[:, 0]
+        smoothed_B = (1 - smoothing) * right_B + smoothing * logprobs_BV.mean(-1)
+        return -smoothed_B * weights_V.index_select(0, label_B)
+
+    def _probabilities(self, logits_BV: Tensor) -> Tensor:
+        """Return the probabilities of the classes."""
+        logits_BV = logits_BV.to(torch.promote_types(logits_BV.dtype, torch.float32))
+        return logits_BV.sigmoid() if self.recipe.classification.several else logits_BV.softmax(-1)
+
+    def _texts(self, store: Store | Blocks, fields: Fields, count: int) -> tuple[list[str], list[Label]]:
+        """Return `count` texts and the labels of each; a smaller count gives a prefix of a larger one."""
+        assert isinstance(store, Store), "the recipe allows no blocks in classification"
+        field = fields["label"]
+        assert isinstance(field, LabelField)
+        order = np.random.default_rng(0).permutation(len(store)) if count < len(store) else np.arange(len(store))
+        columns = store.text(order[:count])
+        return columns["text"], [tuple(field.split(value)) for value in columns["label"]]
+
+    def _classify(
+        self, model: nn.Module, fields: Fields, texts: Sequence[str], group: ProcessGroup
+    ) -> tuple[list[Label], list[float]]:
+        """Classify texts, each process its share; return all predictions and their probabilities on every process."""
+        assert isinstance(model, Classifier)
+        text, label = fields["text"], fields["label"]
+        assert isinstance(text, TextField)
+        assert isinstance(label, LabelField)
+        classifier = TextClassifier(model, text, label, self.cut_at)
+        part = classifier.classify(texts[group.rank :: group.world_size])
+        gathered = [line.split("\t") for line in group.gather_strided(list(map(_as_line, part)))]
+        return [tuple(labels) for _, *labels in gathered], [float(confidence) for confidence, *_ in gathered]
+
+
+def _as_line(result: ClassifiedText) -> str:
+    """Return a prediction as a string: its probability, then its labels, which contain no tabs."""
+    return "\t".join([repr(result.probability), *result.labels])
+
+
+def _logits(model: Classifier, batch: ClassificationBatch) -> Float[Tensor, "B V"]:
+    """Return the logits of a batch."""
+    logits_BV: Tensor = model(batch.tokens, batch.sizes if isinstance(batch, DocumentBatch) else None)
+    return logits_BV
+
+
+def _single_label(labels: Ragged) -> Int64[Tensor, " B"]:
+    """Return the only label of each text; that of an empty sequence, which fills up a batch, is arbitrary."""
+    return labels.values.index_select(0, labels.offsets[:-1].clamp(max=labels.tokens - 1))
+
+
+def _targets(labels: Ragged, logits_BV: Tensor) -> Float[Tensor, "B V"]:
+    """Return 1 for each label that a text has, and 0 for all others."""
+    classes = logits_BV.shape[1]
+    slots_N = labels.sequence_N.long() * classes + labels.values
+    return logits_BV.new_zeros(logits_BV.numel()).scatter(0, slots_N, 1.0).view_as(logits_BV)
