@@ -17,7 +17,7 @@ from regard.data.phrasebook.grammar import Grammar, load, read_lines
 from regard.data.phrasebook.realisation import Realiser
 from regard.data.phrasebook.search import find
 from regard.data.phrasebook.splits import SPLITS, Splitter, digest
-from regard.data.phrasebook.tags import PartsOfSpeech, TaggedSentence
+from regard.data.phrasebook.tags import PartsOfSpeech, TaggedPhrase
 
 __all__ = [
     "LANGUAGES",
@@ -25,7 +25,7 @@ __all__ = [
     "Link",
     "Phrase",
     "Relation",
-    "TaggedSentence",
+    "TaggedPhrase",
     "lectures",
     "look_up",
     "look_up_tags",
@@ -98,11 +98,11 @@ class Phrasebook:
 
         return self._draw_distinct(realise, to, split, count, seed)
 
-    def draw_tagged(self, language: str, split: str, count: int, seed: int) -> Iterator[TaggedSentence]:
+    def draw_tagged(self, language: str, split: str, count: int, seed: int) -> Iterator[TaggedPhrase]:
         """Yield `count` distinct tagged sentences of a split."""
         withheld = {phrase.source for phrase in lectures(LANGUAGES[0])}
 
-        def realise(derivation: Derivation) -> tuple[str, TaggedSentence] | None:
+        def realise(derivation: Derivation) -> tuple[str, TaggedPhrase] | None:
             if " ".join(self.realisers["en"].sentence(derivation).words) in withheld:
                 return None
             sentence = self.tagged(derivation, language)
@@ -110,7 +110,7 @@ class Phrasebook:
 
         return self._draw_distinct(realise, language, split, count, seed)
 
-    def tagged(self, derivation: Derivation, language: str) -> TaggedSentence:
+    def tagged(self, derivation: Derivation, language: str) -> TaggedPhrase:
         """Realise a derivation in one language, with the part of speech of each word."""
         if language not in self.parts_of_speech:
             self.parts_of_speech[language] = PartsOfSpeech(self.realisers[language])
@@ -166,7 +166,7 @@ def phrases(to: str, split: str, count: int, seed: int = 0) -> Iterator[Phrase]:
     return default_phrasebook().draw(to, split, count, seed)
 
 
-def tagged_sentences(language: str, split: str, count: int, seed: int = 0) -> Iterator[TaggedSentence]:
+def tagged_sentences(language: str, split: str, count: int, seed: int = 0) -> Iterator[TaggedPhrase]:
     """Yield distinct sentences of a split in one language, with the part of speech of each word.
 
     Punctuation marks are words of their own. The tags are those of Universal Dependencies; `tags.txt` lists them.
@@ -200,7 +200,7 @@ def look_up(sentence: str, to: str) -> Phrase | None:
     return default_phrasebook().phrase(derivation, to) if derivation else None
 
 
-def look_up_tags(sentence: str, language: str = "en") -> TaggedSentence | None:
+def look_up_tags(sentence: str, language: str = "en") -> TaggedPhrase | None:
     """Return the tagged translation of an English sentence, or None if the grammar cannot derive the sentence."""
     _check_name(language, ("en", *LANGUAGES), "language")
     derivation = find(sentence, default_phrasebook().grammar)

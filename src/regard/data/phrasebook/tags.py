@@ -20,7 +20,7 @@ PRIORITY = (
 )  # fmt: skip
 
 
-class TaggedSentence(NamedTuple):
+class TaggedPhrase(NamedTuple):
     """The words of a sentence and their parts of speech."""
 
     words: tuple[str, ...]
@@ -37,7 +37,7 @@ class PartsOfSpeech:
         self.table = _read_tags(realiser.code)
         self.phrases: dict[tuple[object, ...], tuple[str, ...]] = {}
 
-    def sentence(self, derivation: Derivation) -> TaggedSentence:
+    def sentence(self, derivation: Derivation) -> TaggedPhrase:
         """Realise a sentence with a tag for each word."""
         realised = self.realiser.sentence(derivation)
         by_word: list[list[str]] = [[] for _ in realised.words]
@@ -53,7 +53,7 @@ class PartsOfSpeech:
                 tags.append(min(word_tags, key=PRIORITY.index))
             words += word[end:]
             tags += ["PUNCT"] * (len(word) - end)
-        return TaggedSentence(tuple(words), tuple(tags))
+        return TaggedPhrase(tuple(words), tuple(tags))
 
     def _fill(self, derivation: Derivation, case: str) -> list[str]:
         """Return the tags of the tokens of a derivation, in the order in which `Realiser` fills its template."""
