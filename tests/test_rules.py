@@ -14,7 +14,7 @@ from regard.recipe import load
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 SHAPED_ROOMS = ("nn", "models", "decode", "analysis")
-LEGEND = set("NBSTQKDHEFVWRL")
+LEGEND = set("NBSTQKDHEFVWRLM")
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

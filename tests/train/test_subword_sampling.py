@@ -1,15 +1,25 @@
 """Sampled subwords are the same in any process, and sampling processes exit with the training."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from regard.data.fields import TextField, WordsField, split_parts
 from regard.data.phrasebook import phrases
+from regard.data.rows import Rows
 from regard.text import Tokenizers
 from regard.text.tokenizers import PAIR
-from regard.train.subword_sampling import BLOCK, FieldSampler, LocalSampler, SamplingTask, SubprocessSampler
+from regard.train.subword_sampling import (
+    BLOCK,
+    BlockSampler,
+    FieldSampler,
+    LocalSampler,
+    SamplingTask,
+    SubprocessSampler,
+)
 
 LINES = [phrase.target for phrase in phrases("de", "train", 300)]
 
@@ -28,17 +38,21 @@ def apart(folder: Path) -> Iterator[SubprocessSampler]:
     sampler.close()
 
 
+def field_sampler(sampler: BlockSampler, name: str, folder: Path) -> FieldSampler:
+    return FieldSampler(sampler, name, TextField(Tokenizers.load(folder)[name]))
+
+
 def test_other_processes_sample_the_same_ids_as_this_one(folder: Path, apart: SubprocessSampler) -> None:
     many = LINES * (2 * BLOCK // len(LINES) + 1)  # more than two blocks, the last one not whole
-    here = FieldSampler(LocalSampler(Tokenizers.load(folder)), "target").sample_batch(many, 0.3, seed=5)
-    there = FieldSampler(apart, "target").sample_batch(many, 0.3, seed=5)
+    here = field_sampler(LocalSampler(Tokenizers.load(folder)), "target", folder).sample_batch(many, 0.3, seed=5)
+    there = field_sampler(apart, "target", folder).sample_batch(many, 0.3, seed=5)
     assert np.array_equal(here[0], there[0])
     assert np.array_equal(here[1], there[1])
     assert here[1].size == len(many) + 1
 
 
 def test_each_block_has_its_own_seed(folder: Path) -> None:
-    sampler = FieldSampler(LocalSampler(Tokenizers.load(folder)), "source")
+    sampler = field_sampler(LocalSampler(Tokenizers.load(folder)), "source", folder)
     lines = LINES[:1] * (2 * BLOCK)
     ids, offsets = sampler.sample_batch(lines, 0.5, seed=1)
     halves = [[tuple(ids[offsets[at] : offsets[at + 1]]) for at in range(start, start + BLOCK)] for start in (0, BLOCK)]
@@ -47,8 +61,21 @@ def test_each_block_has_its_own_seed(folder: Path) -> None:
 
 
 def test_no_lines_give_no_ids(folder: Path) -> None:
-    ids, offsets = FieldSampler(LocalSampler(Tokenizers.load(folder)), "source").sample_batch([], 0.1, seed=0)
+    ids, offsets = field_sampler(LocalSampler(Tokenizers.load(folder)), "source", folder).sample_batch([], 0.1, seed=0)
     assert (ids.size, offsets.tolist()) == (0, [0])
+
+
+def test_given_words_keep_their_boundaries_when_their_subwords_are_sampled(folder: Path) -> None:
+    tokenizers = Tokenizers.load(folder)
+    sampler = FieldSampler(LocalSampler(tokenizers), "target", WordsField(tokenizers["target"]))
+    sampled = Rows(*sampler.sample_batch(LINES, 0.5, seed=1))
+    tokens, sizes = split_parts(sampled)
+    assert sizes.lengths.tolist() == [len(line.split()) for line in LINES]
+    ends = np.cumsum([0, *sizes.ids]).tolist()
+    words = [tokenizers["target"].decode(tokens.ids[begin:end]) for begin, end in pairwise(ends)]
+    assert words == [tokenizers["target"].normalise(word) for line in LINES for word in line.split()]
+    best = split_parts(WordsField(tokenizers["target"]).encode(LINES))[1]
+    assert sizes.ids.sum() > best.ids.sum()
 
 
 def test_a_killed_process_raises_an_error(apart: SubprocessSampler) -> None:

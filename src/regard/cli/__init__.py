@@ -26,6 +26,7 @@ from regard.cli import (
     recipe,
     score,
     serve,
+    tag,
     tokens,
     train,
     translate,
@@ -49,6 +50,7 @@ app = typer.Typer(
     regard translate runs/phrasebook < in.txt    translate lines
     regard generate runs/shakespeare "ROMEO:"    continue a text
     regard classify runs/20news < texts.txt      label of each text
+    regard tag runs/ewt < in.txt                 tag words
     regard evaluate runs/phrasebook              BLEU and chrF of a test set
     regard align runs/phrasebook --source in.txt --target out.txt
     regard perplexity runs/phrasebook --source in.txt --target out.txt
@@ -88,6 +90,7 @@ app.command("phrasebook")(phrasebook.phrasebook)
 app.command("translate")(translate.translate)
 app.command("generate")(generate.generate)
 app.command("classify")(classify.classify)
+app.command("tag")(tag.tag)
 app.command("evaluate")(evaluate.evaluate)
 app.command("align")(align.align)
 app.command("perplexity")(perplexity.perplexity)

@@ -214,9 +214,15 @@ def in_order(store: Records, collator: Collator, tokens: int, pool: int = Feed.P
 
 
 def longest_sequence(store: Records, collator: Collator) -> int:
-    """Return a number of tokens, symbols included, that no record of a store exceeds in any of its sequences."""
-    counts = collator.sequence_lengths({name: np.array([longest]) for name, longest in store.longest.items()})
-    return max(int(count[0]) for count in counts)
+    """Return the number of tokens, symbols included, of the longest sequence of a store.
+
+    The lengths of a record's fields determine it together, so the longest value of each field is not enough.
+    """
+    longest = 0
+    for start in range(0, len(store), Feed.POOL):
+        lengths = {name: counts[start : start + Feed.POOL] for name, counts in store.lengths.items()}
+        longest = max(longest, *(int(counts.max()) for counts in collator.sequence_lengths(lengths)))
+    return longest
 
 
 def check_budget(store: Records, collator: Collator, tokens: int, name: str) -> None:
@@ -225,11 +231,9 @@ def check_budget(store: Records, collator: Collator, tokens: int, name: str) -> 
         raise ValueError(f"a batch holds at least one token, not {tokens}")
     if longest_sequence(store, collator) <= tokens:
         return
-    # A sequence may join several fields, whose longest values need not occur in the same record.
     counts = np.maximum.reduce(list(collator.sequence_lengths(store.lengths)))
-    if counts.max() > tokens:
-        first = int(np.flatnonzero(counts > tokens)[0])
-        raise ValueError(
-            f"{name.format(first)} has {counts[first]} tokens with start or end symbol, but a batch holds "
-            f"at most {tokens}: raise train.tokens to {counts.max()} or more, or lower data.longest to drop it"
-        )
+    first = int(np.flatnonzero(counts > tokens)[0])
+    raise ValueError(
+        f"{name.format(first)} has {counts[first]} tokens with start or end symbol, but a batch holds "
+        f"at most {tokens}: raise train.tokens to {counts.max()} or more, or lower data.longest to drop it"
+    )

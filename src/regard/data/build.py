@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from regard.data.cache import atomic_folder, build_lock, file_digest
 from regard.data.corpus import Chunk, Reader
 from regard.data.dedupe import find_duplicates
-from regard.data.fields import Field, Fields, TextField, UnequalLengthsError
+from regard.data.fields import TEXT_KINDS, Field, Fields, TextField, UnequalLengthsError
 from regard.data.fields.label import UnknownLabelError
 from regard.data.filters import KEPT, FilterReport, RecordFilter
 from regard.data.rows import Rows
@@ -228,8 +228,8 @@ class _Builder:
         try:
             encoded = self.fields.encode(chunk.columns)
         except (UnknownLabelError, UnequalLengthsError) as error:
-            raise ValueError(f"{self.name()}, line {chunk.first + error.index}: {error}") from None
-        lengths = {name: rows.lengths for name, rows in encoded.items() if isinstance(self.fields[name], TextField)}
+            raise ValueError(f"{self.name()}, line {chunk.line(error.index)}: {error}") from None
+        lengths = {name: rows.lengths for name, rows in encoded.items() if self.fields[name].kind in TEXT_KINDS}
         verdicts = self.record_filter.apply(chunk, lengths, duplicate=duplicate, tagged=self.tags)
         kept = verdicts == KEPT
         columns = {

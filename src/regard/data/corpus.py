@@ -1,9 +1,9 @@
 """Read a corpus named in a recipe as a stream of records, in chunks.
 
 A corpus is a set of plain text files (one for each field), a file of tab-separated columns, a file with a JSON object
-on each line (each also gzipped), the built-in phrasebook, or generated documents. `regard.files` defines what a line
-is. A tab-separated file has no quoting: a tab always separates two columns. A JSON value may hold any text, also line
-breaks, but no lone surrogate, which no encoding can represent.
+on each line, a file of tagged sentences (each also gzipped), the built-in phrasebook, or generated documents.
+`regard.files` defines what a line is. A tab-separated file has no quoting: a tab always separates two columns. A JSON
+value may hold any text, also line breaks, but no lone surrogate, which no encoding can represent.
 """
 
 import difflib
@@ -13,11 +13,22 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from regard.data.conll import read_conll, read_conllu
 from regard.data.documents import documents
-from regard.data.fields.lists import SEPARATOR
+from regard.data.fields.lists import SEPARATOR, join_list
 from regard.data.phrasebook import phrases, tagged_sentences
 from regard.files import read_lines, read_text
-from regard.recipe import Corpus, Data, DocumentsCorpus, JsonlCorpus, PhrasebookCorpus, TextCorpus, TsvCorpus
+from regard.recipe import (
+    ConllCorpus,
+    ConlluCorpus,
+    Corpus,
+    Data,
+    DocumentsCorpus,
+    JsonlCorpus,
+    PhrasebookCorpus,
+    TextCorpus,
+    TsvCorpus,
+)
 
 CHUNK = 10_000
 """Maximum number of records in a chunk."""
@@ -33,13 +44,19 @@ class Chunk:
     """Consecutive records of a corpus, by column: `columns[name][i]` is a value of record number `first + i`."""
 
     first: int
-    """Number of the first record, counted from 1; in a file of lines, its line number."""
+    """Number of the first record, counted from 1."""
     columns: dict[str, list[str]]
     """The raw values of each field."""
+    lines: Sequence[int] | None = None
+    """The line on which each record begins, if a record may have several lines."""
 
     def __len__(self) -> int:
         """Return the number of records."""
         return len(next(iter(self.columns.values())))
+
+    def line(self, index: int) -> int:
+        """Return the number of the line on which a record of this chunk begins, counted from 1."""
+        return self.first + index if self.lines is None else self.lines[index]
 
 
 @dataclass(frozen=True)
@@ -73,11 +90,12 @@ class Reader:
         """
         paths = self.paths(corpus)
         first = 1
-        for columns in self._columns(corpus, paths):
+        for columns, lines in self._blocks(corpus, paths):
             size = len(columns[0])
             for start in range(0, size, CHUNK):
                 part = [column[start : start + CHUNK] for column in columns]
-                yield Chunk(first + start, dict(zip(self.fields, part, strict=True)))
+                numbers = None if lines is None else lines[start : start + CHUNK]
+                yield Chunk(first + start, dict(zip(self.fields, part, strict=True)), numbers)
             first += size
         if first == 1:
             names = " and ".join(map(str, paths))
@@ -92,13 +110,28 @@ class Reader:
         match corpus:
             case TextCorpus():
                 return tuple(_find(corpus.files[name], self.root) for name in self.fields)
-            case TsvCorpus() | JsonlCorpus():
+            case TsvCorpus() | JsonlCorpus() | ConlluCorpus() | ConllCorpus():
                 return (_find(corpus.path, self.root),)
             case PhrasebookCorpus() | DocumentsCorpus():
                 return ()
 
-    def _columns(self, corpus: Corpus, paths: Sequence[Path]) -> Iterator[Columns]:
-        """Yield equally long lists of values that together are the whole corpus."""
+    def _blocks(self, corpus: Corpus, paths: Sequence[Path]) -> Iterator[tuple[Columns, list[int] | None]]:
+        """Yield equally long lists of values that together are the whole corpus, and the line of each record.
+
+        The lines are None if each record is a line.
+        """
+        match corpus:
+            case ConlluCorpus():
+                return (((words, tags), lines) for words, tags, lines in read_conllu(paths[0], corpus.column))
+            case ConllCorpus():
+                return (((words, tags), lines) for words, tags, lines in read_conll(paths[0], corpus.columns))
+            case _:
+                return ((columns, None) for columns in self._columns(corpus, paths))
+
+    def _columns(
+        self, corpus: TextCorpus | TsvCorpus | JsonlCorpus | PhrasebookCorpus | DocumentsCorpus, paths: Sequence[Path]
+    ) -> Iterator[Columns]:
+        """Yield the values of a corpus in which each record is a line, a document or generated."""
         match corpus:
             case TextCorpus():
                 return _parallel_files(paths) if self.documents == "line" else _documents(paths[0], self.documents)
@@ -205,7 +238,7 @@ def _json_text(path: Path, number: int, value: dict[str, object], key: str) -> s
         raise ValueError(f"{path}, line {number}: no key {key!r}; its keys are: {found}. Set the corpus's keys.")
     text = value[key]
     if isinstance(text, list) and all(isinstance(entry, str) and SEPARATOR not in entry for entry in text):
-        text = SEPARATOR.join(text) + SEPARATOR * (len(text) == 1)  # a single entry may contain white space
+        text = join_list(text)
     if not isinstance(text, str):
         raise ValueError(
             f"{path}, line {number}: the value of {key!r} is {_json_type(text)}, but must be a string or, for words, "

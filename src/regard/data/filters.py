@@ -163,7 +163,7 @@ def _same(columns: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
 def _example(chunk: Chunk, index: int) -> DroppedExample:
     """Return a record of the chunk, clipped."""
     return DroppedExample(
-        line=chunk.first + index, values={name: _clip(column[index]) for name, column in chunk.columns.items()}
+        line=chunk.line(index), values={name: _clip(column[index]) for name, column in chunk.columns.items()}
     )
 
 

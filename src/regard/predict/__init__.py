@@ -1,9 +1,10 @@
-"""Predictors: trained models with their tokenizers, which translate, generate, classify and score text."""
+"""Predictors: trained models with their tokenizers, which translate, generate, classify, tag and score text."""
 
 from regard.options import Terminology, TranslationOptions
 from regard.predict.alignment import AlignmentHead
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
 from regard.predict.segments import TranslationRequest
+from regard.predict.tagger import TaggedSentence, WordTagger
 from regard.predict.text_generator import GeneratedText, TextGenerator, TextPerplexity
 from regard.predict.translation import Translation
 from regard.predict.translator import Translator
@@ -13,6 +14,7 @@ __all__ = [
     "AttendedSpan",
     "ClassifiedText",
     "GeneratedText",
+    "TaggedSentence",
     "Terminology",
     "TextClassifier",
     "TextGenerator",
@@ -21,4 +23,5 @@ __all__ = [
     "TranslationOptions",
     "TranslationRequest",
     "Translator",
+    "WordTagger",
 ]

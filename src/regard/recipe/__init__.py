@@ -2,6 +2,8 @@
 
 from regard.recipe.catalogue import Setting, catalogue, find_settings, json_schema
 from regard.recipe.data import (
+    ConllCorpus,
+    ConlluCorpus,
     Corpus,
     Data,
     DocumentsCorpus,
@@ -22,6 +24,8 @@ __all__ = [
     "TASK_FIELDS",
     "Bahdanau",
     "Classification",
+    "ConllCorpus",
+    "ConlluCorpus",
     "ConvS2S",
     "Corpus",
     "Data",

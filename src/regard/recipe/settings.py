@@ -101,13 +101,13 @@ class Train(Section):
     keep: Positive = 2
     """Number of checkpoints kept for resuming, besides the best weights and those to be averaged."""
     choose: Literal["loss", "bleu", "accuracy", "macro_f1"] = "loss"
-    """Criterion on `data.valid` for the best weights: loss; BLEU of translations; accuracy or macro F1 of a
-    classifier."""
+    """Criterion on `data.valid` for the best weights: loss; BLEU of translations; accuracy of a classifier or
+    tagger; macro F1 of a classifier."""
     patience: int = Field(default=0, ge=0)
     """Early stopping: number of validations without improvement; 0 disables it."""
     translate: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
-    """Number of examples of `data.valid` to translate or classify, the same ones at each validation; `auto` is as many
-    as cost less than 5 % of the time, or all if another criterion than the loss chooses the best weights."""
+    """Number of examples of `data.valid` to translate, classify or tag, the same ones at each validation; `auto` is as
+    many as cost less than 5 % of the time, or all if another criterion than the loss chooses the best weights."""
     start: str = ""
     """Trained run whose weights initialise the model, such as `runs/other`; empty is a random initialisation."""
     vocabulary: Literal["start", "new"] = "start"
@@ -204,6 +204,8 @@ class Recipe(Section):
             self._check_language_model()
         elif self.task == "classification":
             self._check_classification()
+        elif self.task == "tagging":
+            self._check_tagging()
         return self
 
     def _check_translation(self) -> None:
@@ -251,6 +253,14 @@ class Recipe(Section):
             )
 
     def _check_no_tags(self) -> None:
+        tagged = [key for key, corpus in self.data.corpora() if corpus.tag]
+        if tagged:
+            raise ValueError(f"{tagged[0]}.tag is for task = 'translation'; remove it")
+
+    def _check_tagging(self) -> None:
+        for name in ("block", "stride"):
+            if getattr(self.data, name) is not None:
+                raise ValueError(f"data.{name} is for task = 'language_model'; tagging has no blocks: remove it")
         tagged = [key for key, corpus in self.data.corpora() if corpus.tag]
         if tagged:
             raise ValueError(f"{tagged[0]}.tag is for task = 'translation'; remove it")

@@ -15,12 +15,13 @@ from typing import Any
 import torch
 
 from regard.bundle import Bundle, check_folder, find_device, load_bundle_recipe, read_bundle
-from regard.predict import TextClassifier, TextGenerator, Translator
+from regard.predict import TextClassifier, TextGenerator, Translator, WordTagger
 from regard.recipe import TASK_FIELDS, Recipe
 from regard.run_files import WEIGHTS
 from regard.run_path import find_run
 from regard.tasks.classification import ClassificationTask
 from regard.tasks.language_model import LanguageModelTask
+from regard.tasks.tagging import TaggingTask
 from regard.tasks.task import AttentionMap, Predictions, ProcessGroup, Sample, Task
 from regard.tasks.translation import TranslationTask
 
@@ -34,6 +35,7 @@ __all__ = [
     "load_bundle",
     "load_classifier",
     "load_generator",
+    "load_tagger",
     "load_translator",
     "make_task",
 ]
@@ -48,6 +50,8 @@ def make_task(recipe: Recipe) -> Task:
             return LanguageModelTask(recipe)
         case "classification":
             return ClassificationTask(recipe)
+        case "tagging":
+            return TaggingTask(recipe)
         case unknown:
             near = get_close_matches(unknown, TASK_FIELDS, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"the tasks are {', '.join(TASK_FIELDS)}"
@@ -104,6 +108,14 @@ def load_classifier(path: str | Path, device: str = "auto", precision: str = "au
     predictor = load(path, device, precision)
     if not isinstance(predictor, TextClassifier):
         raise _wrong_task(path, "classification")
+    return predictor
+
+
+def load_tagger(path: str | Path, device: str = "auto", precision: str = "auto") -> WordTagger:
+    """Open a trained run as a tagger of words; a run of another task raises a ValueError."""
+    predictor = load(path, device, precision)
+    if not isinstance(predictor, WordTagger):
+        raise _wrong_task(path, "tagging")
     return predictor
 
 

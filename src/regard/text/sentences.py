@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 # Marks after which white space must follow: Latin, Greek, Arabic, Urdu, Devanagari, Ethiopic, Armenian, Khmer, Burmese.
-_SPACED = ".!?…‽;؟۔।॥።፧։។၊။"
+_SPACED = ".!?…‽;؟۔।॥።፧։។။"
 # Full-width marks of Chinese and Japanese, which no white space follows.
 _UNSPACED = "。！？｡．"
 _CLOSING = "\"'”’»›)]}」』）］】〉》"
@@ -19,8 +19,10 @@ _MONTHS = "jan feb mar apr jun jul aug sep sept oct nov dec"
 _OTHERS = "z.b d.h bzw usw nr str ca evtl ggf m mme mlle p.ex sig dott ing avv"
 _ABBREVIATIONS = frozenset(f"{_ENGLISH} {_MONTHS} {_OTHERS}".split())
 
+# A run of marks is tried from its first one only and without backtracking, so that long runs take linear time.
 _END = re.compile(
-    rf"[{re.escape(_SPACED)}]+[{re.escape(_CLOSING)}]*(?=\s)|[{_UNSPACED}]+[{re.escape(_CLOSING)}]*|\n\s*\n"
+    rf"(?<![{re.escape(_SPACED)}])[{re.escape(_SPACED)}]++[{re.escape(_CLOSING)}]*+(?=\s)"
+    rf"|[{_UNSPACED}]+[{re.escape(_CLOSING)}]*|\n\s*\n"
 )
 _FIRST = re.compile(r"\S")
 _LAST_WORD = re.compile(r"[^\s\"'“”‘’«»()\[\]]+$")
@@ -49,7 +51,7 @@ def _continues(text: str, match: re.Match[str]) -> bool:
     """Return whether a sentence goes on after a mark."""
     following = _FIRST.search(text, match.end())
     if match[0][0] == ";":  # a question mark in Greek, which Unicode does not tell from a semicolon
-        return not ("\u0370" <= text[match.start() - 1] <= "\u03ff")
+        return not ("\u0370" <= text[match.start() - 1 : match.start()] <= "\u03ff")
     if following is not None and following[0].islower():
         return True
     if match[0] != ".":

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from regard.bundle import check_memory
 from regard.data.batching import Feed, longest_sequence
 from regard.data.blocks import Blocks
+from regard.data.fields import TextField
 from regard.data.plan import Shard
 from regard.data.pool import SubwordSampling
 from regard.data.prepare import Prepared
@@ -83,7 +84,12 @@ class TrainingSetup:
     def feed(self, tokens: int) -> Feed:
         """Return the stream of batches with at most `tokens` tokens in each sequence attribute."""
         recipe, amount = self.recipe, self.recipe.text.sampling
-        samplers = {name: FieldSampler(self.sampler, name) for name in self.prepared.fields.tokenizers}
+        fields = self.prepared.fields
+        samplers = {
+            name: FieldSampler(self.sampler, name, field)
+            for name, field in fields.items()
+            if isinstance(field, TextField)
+        }
         return Feed(
             self.prepared.stores,
             [corpus.weight for corpus in recipe.data.train],

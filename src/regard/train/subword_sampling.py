@@ -17,12 +17,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, BinaryIO, NamedTuple, Protocol
+from typing import IO, TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.text import Tokenizers
+
+if TYPE_CHECKING:  # a sampling process does without torch
+    from regard.data.fields import TextField
 
 BLOCK = 2048  # lines that share a seed
 MAX_PROCESSES = 4  # each segments about 35,000 lines per second
@@ -98,18 +101,23 @@ class SubprocessSampler:
 
 
 class FieldSampler:
-    """Samples segmentations of the texts of one field, for `regard.data.pool.SubwordSampling`."""
+    """Samples segmentations of the values of one field, for `regard.data.pool.SubwordSampling`."""
 
-    def __init__(self, sampler: BlockSampler, field: str) -> None:
-        """Sample for the field `field`."""
-        self.sampler, self.field = sampler, field
+    def __init__(self, sampler: BlockSampler, name: str, field: "TextField") -> None:
+        """Sample for the field `field`, whose name is `name`."""
+        self.sampler, self.name, self.field = sampler, name, field
 
     def sample_batch(self, lines: Sequence[str], amount: float, seed: int, threads: int | None = None) -> Segmentation:
-        """Return a random segmentation of each line; equal seeds give equal ids. `threads` has no effect."""
+        """Return a random segmentation of each value; equal seeds give equal ids. `threads` has no effect."""
+        rows = self.field.encode_with(lambda texts: self._segment(texts, amount, seed), lines)
+        return rows.ids, rows.offsets
+
+    def _segment(self, lines: Sequence[str], amount: float, seed: int) -> Segmentation:
+        """Return a random segmentation of each line."""
         starts = range(0, len(lines), BLOCK)
         seeds = np.random.SeedSequence(seed).generate_state(len(starts)).tolist()
         tasks = [
-            SamplingTask(self.field, lines[start : start + BLOCK], amount, block_seed)
+            SamplingTask(self.name, lines[start : start + BLOCK], amount, block_seed)
             for start, block_seed in zip(starts, seeds, strict=True)
         ]
         blocks = self.sampler.segment(tasks)

@@ -33,6 +33,7 @@ from regard.run_files import TOKENIZER
 from regard.text import Tokenizers
 
 __all__ = [
+    "TEXT_KINDS",
     "DocumentField",
     "Field",
     "Fields",
@@ -51,6 +52,8 @@ __all__ = [
 LABELS = "labels.json"
 
 _TEXT_FIELDS: dict[FieldKind, type[TextField]] = {"text": TextField, "document": DocumentField, "words": WordsField}
+TEXT_KINDS = frozenset(_TEXT_FIELDS)
+"""The kinds of fields that a tokenizer encodes."""
 _LABEL_FIELDS: dict[FieldKind, type[LabelField]] = {"label": LabelField, "labels": LabelsField, "tags": TagsField}
 
 

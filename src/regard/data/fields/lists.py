@@ -1,7 +1,14 @@
 """Lists of words, tags or labels that are written as one string."""
 
+from collections.abc import Sequence
+
 SEPARATOR = "\t"
 """Separates the parts of a value whose parts are given, such as the words of a tagged sentence."""
+
+
+def join_list(entries: Sequence[str]) -> str:
+    """Return a list as one string, from which `split_list` gets the same entries, also if they contain spaces."""
+    return SEPARATOR.join(entries) + SEPARATOR * (len(entries) == 1)
 
 
 def split_list(value: str, separator: str | None = None) -> list[str]:

@@ -4,7 +4,7 @@ A row holds the tokens of all parts, and `END` after each part. So a store needs
 `split_parts` finds the parts again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from regard.data.fields.lists import split_list
 from regard.data.fields.text import TextField
-from regard.data.rows import Rows, offsets_of
+from regard.data.rows import Ids, Numbers, Rows, offsets_of
 from regard.text import END, UNK
 from regard.text.sentences import split_sentences
 
@@ -35,10 +35,10 @@ class DocumentField(TextField):
         """Return the sentences."""
         return [value[begin:end] for begin, end in split_sentences(value)]
 
-    def encode(self, values: Sequence[str]) -> Rows:
-        """Encode a batch of values: the tokens of each part, then `END`."""
+    def encode_with(self, segment: Callable[[Sequence[str]], tuple[Ids, Numbers]], values: Sequence[str]) -> Rows:
+        """Encode a batch of values: the tokens of each part, then `END`; `segment` gets all parts."""
         parts = [self.parts(value) for value in values]
-        tokens = Rows(*self.tokenizer.encode_batch([part for value in parts for part in value], threads=1))
+        tokens = Rows(*segment([part for value in parts for part in value]))
         if not tokens.lengths.all():  # a part that normalisation removes is an unknown token, so that none is lost
             slots = tokens.offsets[:-1][tokens.lengths == 0]
             lengths = np.maximum(tokens.lengths, 1)

@@ -1,12 +1,13 @@
 """Text fields: a string becomes a sequence of token ids."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from regard.data.rows import Rows
+from regard.data.rows import Ids, Numbers, Rows
 from regard.text import Tokenizer
 
 UINT16 = 1 << 16
@@ -39,7 +40,16 @@ class TextField:
 
     def encode(self, values: Sequence[str]) -> Rows:
         """Encode a batch of texts in the calling thread."""
-        return Rows(*self.tokenizer.encode_batch(values, threads=1))
+        return self.encode_with(partial(self.tokenizer.encode_batch, threads=1), values)
+
+    def encode_with(self, segment: Callable[[Sequence[str]], tuple[Ids, Numbers]], values: Sequence[str]) -> Rows:
+        """Encode a batch of texts with another segmentation, such as a random one.
+
+        Args:
+            segment: Returns the ids of many texts end to end, and the offset of each text.
+            values: The texts.
+        """
+        return Rows(*segment(values))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids."""
