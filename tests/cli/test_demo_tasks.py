@@ -19,6 +19,9 @@ SMALL_MODEL = {
     "classification": [
         "model.width=8", "model.embedding=8", "data.train.0.count=200", "data.valid.count=10", "data.test.count=10",
     ],
+    "tagging": [
+        "model.width=8", "model.embedding=8", "data.train.0.pairs=200", "data.valid.pairs=10", "data.test.pairs=10",
+    ],
 }  # fmt: skip
 
 
@@ -47,7 +50,15 @@ def test_a_language_model_is_trained_on_english_and_continues_prompts(cache: Pat
 @pytest.mark.parametrize("task", SMALL_MODEL)
 def test_the_recipe_of_a_demo_has_its_task(task: str) -> None:
     assert task_recipe(task).task == task
-    assert task_recipe(task, ["train.steps=7"]).train.steps == 7
+    assert task_recipe(task, overrides=["train.steps=7"]).train.steps == 7
+
+
+def test_a_tagger_learns_the_language_that_was_named() -> None:
+    recipe = task_recipe("tagging", "ar")
+    assert recipe.name == "demo-tagging-ar"
+    for corpus in (*recipe.data.train, recipe.data.valid, recipe.data.test):
+        assert corpus is not None
+        assert corpus.model_dump()["to"] == "ar"
 
 
 def test_a_classifier_is_trained_on_documents_and_its_attention_is_judged(cache: Path) -> None:
@@ -60,3 +71,10 @@ def test_a_classifier_is_trained_on_documents_and_its_attention_is_judged(cache:
     page = (cache / "run" / "report.html").read_text(encoding="utf-8")
     assert "Attention is not an explanation" in page
     assert "Attention weights of:" in page
+
+
+def test_a_tagger_is_scored_by_tag(cache: Path) -> None:
+    result = run_demo(cache / "run", "tagging")
+    assert result.exit_code == 0
+    assert re.search(r"NOUN +\d+\.\d+% +\d+\.\d+% +\d+\.\d+%", result.stdout)
+    assert "Tags" in (cache / "run" / "report.html").read_text(encoding="utf-8")

@@ -43,10 +43,10 @@ class DemoOptions:
 
 def demo(
     to: Literal["de", "fr", "it", "ar"] = typer.Option(
-        "de", help="Target language of a translator; the source is English."
+        "de", help="Target language; the source is English. The language that a tagger tags."
     ),
     overrides: Overrides = None,
-    task: Literal["translation", "classification", "language_model"] = typer.Option(
+    task: Literal["translation", "classification", "tagging", "language_model"] = typer.Option(
         "translation", help="What to train: a translator, or a model for another task."
     ),
     run: str | None = typer.Option(None, help="Folder of the run. Default: runs/demo-LANGUAGE or runs/demo-TASK."),
@@ -60,6 +60,7 @@ def demo(
     regard demo
     regard demo --to ar
     regard demo --task classification
+    regard demo --task tagging --to fr
     regard demo --task language_model
     regard demo train.steps=300 --run runs/quick --again
 
@@ -73,7 +74,7 @@ def demo(
     if task != "translation":
         from regard.cli.demo_tasks import demo_task
 
-        demo_task(task, overrides or [], DemoOptions(run, sentences, again, plain))
+        demo_task(task, to, overrides or [], DemoOptions(run, sentences, again, plain))
         return
     recipe = demo_recipe(to, overrides or [])
     folder = Path(run or Path("runs", recipe.name))

@@ -17,31 +17,39 @@ PROMPTS = ("the animal did not", "I bought", "when the child", "Anna was born")
 SHOWN = 3  # examples of training data
 
 
-def demo_task(task: str, overrides: "Sequence[str]", options: DemoOptions) -> None:
+def demo_task(task: str, to: str, overrides: "Sequence[str]", options: DemoOptions) -> None:
     """Run the demo of a task.
 
     Args:
-        task: classification or language_model.
+        task: classification, tagging or language_model.
+        to: The language that a tagger tags.
         overrides: Overrides of the recipe.
         options: Options that all demos share.
     """
-    recipe = task_recipe(task, overrides)
+    recipe = task_recipe(task, to, overrides)
     folder = Path(options.run or Path("runs", recipe.name))
     match task:
         case "language_model":
             demo_language_model(recipe, folder, options)
-        case _:
+        case "classification":
             from regard.cli.demo_classification import demo_classification
 
             demo_classification(recipe, folder, options)
+        case _:
+            from regard.cli.demo_tagging import demo_tagging
+
+            demo_tagging(recipe, folder, options)
 
 
-def task_recipe(task: str, overrides: "Sequence[str]" = ()) -> "Recipe":
+def task_recipe(task: str, to: str = "de", overrides: "Sequence[str]" = ()) -> "Recipe":
     """Return the recipe that the demo of a task trains."""
     from regard.recipe import parse, shipped_recipe
 
-    shipped = {"classification": "documents", "language_model": "phrasebook"}[task]
+    shipped = {"classification": "documents", "tagging": "tags", "language_model": "phrasebook"}[task]
     changes = [f"name=demo-{task.replace('_', '-')}"]
+    if task == "tagging":
+        changes[0] += f"-{to}"
+        changes += [f"{corpus}.to={to}" for corpus in ("data.train.0", "data.valid", "data.test")]
     if task == "language_model":
         changes += ["task=language_model", "train.steps=800", "train.every=400"]
     return parse(shipped_recipe(shipped), [*changes, *overrides], where=f"the recipe {shipped}")
