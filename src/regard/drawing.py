@@ -44,6 +44,8 @@ def figure(
         predictor = load(model) if isinstance(model, str | Path) else model
         if kind == "document":
             return _attended_document(predictor, text, FigureOptions().updated(**options))
+        if isinstance(predictor, TextClassifier):
+            raise ValueError(f"a classifier has no figure of kind {kind}; draw one of kind document or curves")
         return figures.figure(predictor, text, kind, **options)
     if not isinstance(model, str | Path):
         raise ValueError("curves are drawn from a run's log; give the folder of the run instead of a loaded model")

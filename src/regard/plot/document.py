@@ -113,9 +113,9 @@ def place_words(sentences: Sequence[Sequence[str]], widths: Sequence[float]) -> 
 def _widths(words: Sequence[str], fonts: list[str]) -> list[float]:
     """Return the widths of words in points."""
     figure = Figure(dpi=72)
-    renderer = FigureCanvasAgg(figure).get_renderer()
+    FigureCanvasAgg(figure)
     texts = [figure.text(0, 0, escape_math(word), fontsize=SIZE, fontfamily=fonts) for word in words]
-    return [float(text.get_window_extent(renderer).width) for text in texts]
+    return [float(text.get_window_extent().width) for text in texts]
 
 
 def _top(line: int, sentence: int) -> float:

@@ -158,21 +158,15 @@ def erasure(
                 first = ordered[: max(1, math.ceil(len(ordered) * percentage / 100))]
                 texts.append(erase(rationale, set(first)))
                 texts.append(erase(rationale, set(range(len(ordered))) - set(first)))
-        after = classify(texts)
-        changes = [
-            before[at // 2 % len(rationales)][labels[at // 2 % len(rationales)]]
-            - after[at][labels[at // 2 % len(rationales)]]
-            for at in range(len(texts))
-        ]
-        size = 2 * len(rationales)
-        by_percentage = [changes[start : start + size] for start in range(0, len(changes), size)]
-        curves.append(
-            ErasureCurve(
-                order,
-                tuple(sum(part[::2]) / len(rationales) for part in by_percentage),
-                tuple(sum(part[1::2]) / len(rationales) for part in by_percentage),
-            )
-        )
+        after = iter(classify(texts))
+        means: list[tuple[float, float]] = []
+        for _ in percentages:
+            without, alone = 0.0, 0.0
+            for label, probabilities in zip(labels, before, strict=True):
+                without += probabilities[label] - next(after)[label]
+                alone += probabilities[label] - next(after)[label]
+            means.append((without / len(rationales), alone / len(rationales)))
+        curves.append(ErasureCurve(order, tuple(mean for mean, _ in means), tuple(mean for _, mean in means)))
     return curves
 
 
@@ -192,7 +186,7 @@ def sentence_flips(rationales: Sequence[Rationale], classify: TextsToProbabiliti
     flips = [
         sum(labels[at + kind] != labels[at] for at in range(0, len(labels), 4)) / len(longer) for kind in (1, 2, 3)
     ]
-    return SentenceFlips(*flips, documents=len(longer))
+    return SentenceFlips(flips[0], flips[1], flips[2], len(longer))
 
 
 def erase(rationale: Rationale, numbers: set[int]) -> str:
