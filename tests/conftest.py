@@ -94,6 +94,14 @@ def memorised_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def classifier_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a hierarchical attention network that has learned to name the colour in a text."""
+    from tests.classified import train_classifier
+
+    return train_classifier(tmp_path_factory.mktemp("runs") / "colours", "han", "mean")
+
+
 def train_memorised(folder: Path, to: str) -> Path:
     """Train a model on twenty sentences until it knows them, and return its folder."""
     from regard.bundle import save_bundle

@@ -10,13 +10,14 @@ import sys
 import pytest
 import torch
 import torch._dynamo
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.models.build import build
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.cross_entropy import smoothed_cross_entropy
 from regard.nn.ragged import Layout, Ragged
-from regard.recipe import Transformer
+from regard.recipe import Transformer, parse
+from regard.tasks.classification import ClassificationBatch, ClassificationTask
 
 LENGTHS = [([5, 0, 10, 40], [3, 4, 1, 9]), ([30, 2], [4, 40]), ([7] * 20, [6] * 20)]
 KINDS = {
@@ -45,7 +46,7 @@ def loss(model: Seq2Seq, source: Ragged, target: Ragged) -> Tensor:
     return smoothed_cross_entropy(model(source, target), target.values, 0.1)
 
 
-def results(model: Seq2Seq, value: Tensor) -> list[Tensor]:
+def results(model: nn.Module, value: Tensor) -> list[Tensor]:
     """Return a loss and its gradients."""
     return [value.detach(), *torch.autograd.grad(value, list(model.parameters()))]
 
@@ -59,7 +60,7 @@ def largest_difference(mine: list[Tensor], expected: list[Tensor]) -> float:
 
 
 def on_this_cpu() -> dict[str, float]:
-    """Return the largest difference between compiled and plain, and the number of compiled graphs."""
+    """Return the largest differences between compiled and plain, and the number of graphs of the encoder-decoder."""
     torch.manual_seed(0)
     model = build(KINDS["paper"], 50, 50).double().eval()
     compiled = torch.compile(loss, backend="aot_eager", fullgraph=True, dynamic=True)
@@ -67,7 +68,27 @@ def on_this_cpu() -> dict[str, float]:
     for source, target in ((drawn(one, "cpu"), drawn(other, "cpu")) for one, other in LENGTHS):
         plain = results(model, loss(model, source, target))
         difference = max(difference, largest_difference(results(model, compiled(model, source, target)), plain))
-    return {"difference": difference, "graphs": torch._dynamo.utils.counters["stats"]["unique_graphs"]}
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    return {"difference": difference, "graphs": graphs, **classifiers()}
+
+
+def classifiers() -> dict[str, float]:
+    """Return the largest difference between compiled and plain losses of classifiers, filled up as for a CUDA graph."""
+    differences = {}
+    data = "task = 'classification'\n[data]\ntrain = [{ path = 'train.tsv' }]\n"
+    small = "model={ width = 16, inner = 32, heads = 2, encoder_layers = 1 }"
+    for pooling, several in (("first", "false"), ("attention", "true")):
+        chosen = [f"classification.pooling={pooling}", f"classification.several={several}"]
+        task = ClassificationTask(parse(data, [small, *chosen]))
+        torch.manual_seed(0)
+        model = task.build({"text": 50, "label": 4}).double().eval()
+        labels = Ragged(torch.tensor([0, 3, 1, 2]), Layout.from_lengths([1, 1, 1, 1]))
+        texts = drawn([5, 2, 10, 40], "cpu")
+        batch = ClassificationBatch(texts, labels, torch.ones(4), torch.arange(4)).filled(128, 8, 64)
+        plain = results(model, task.loss(model, batch))
+        compiled = torch.compile(task.loss, backend="aot_eager", fullgraph=True, dynamic=False)
+        differences[pooling] = largest_difference(results(model, compiled(model, batch)), plain)
+    return differences
 
 
 def on_cuda() -> dict[str, float]:
@@ -99,10 +120,22 @@ def run_in_process(what: str) -> dict[str, float]:
     return dict(json.loads(done.stdout))
 
 
-def test_batches_of_every_size_run_through_one_compiled_model() -> None:
-    differences = run_in_process("on_this_cpu")
-    assert differences["graphs"] == 1
-    assert differences["difference"] < 1e-12
+@pytest.fixture(scope="module")
+def compiled_on_cpu() -> dict[str, float]:
+    """Compile all models in one process, which starts slowly."""
+    return run_in_process("on_this_cpu")
+
+
+def test_batches_of_every_size_run_through_one_compiled_model(compiled_on_cpu: dict[str, float]) -> None:
+    assert compiled_on_cpu["graphs"] == 1
+    assert compiled_on_cpu["difference"] < 1e-12
+
+
+@pytest.mark.parametrize("pooling", ["first", "attention"])
+def test_a_compiled_classifier_has_the_loss_and_the_gradients_of_a_plain_one(
+    compiled_on_cpu: dict[str, float], pooling: str
+) -> None:
+    assert compiled_on_cpu[pooling] < 1e-12
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA")

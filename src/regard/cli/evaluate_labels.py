@@ -74,6 +74,8 @@ def evaluate_labels(
     )
     from regard.tasks import load_classifier
 
+    if figure:
+        _check_figure(figure)
     data = _read_data(run, source, reference)
     classifier = load_classifier(run, device, precision)
     several = isinstance(classifier.label_field, LabelsField)
@@ -170,6 +172,14 @@ def _compare(
 
     score = accuracy(labels, baseline)
     return _Comparison(name, score, accuracy(labels, system).value - score.value, mcnemar(labels, system, baseline))
+
+
+def _check_figure(figure: str) -> None:
+    """Raise a ValueError, before anything is classified, if a figure cannot be written in this format."""
+    from regard.plot import FORMATS
+
+    if Path(figure).suffix.lower().removeprefix(".") not in FORMATS:
+        raise ValueError(f"{figure}: unknown format of a figure; use one of the suffixes .{', .'.join(FORMATS)}")
 
 
 def _draw(path: Path, labels: list[str], predictions: list[str]) -> None:
