@@ -158,7 +158,8 @@ def test_a_recipe_is_frozen() -> None:
         ("data.train=[]", "data.train = (): must be a list, each a table"),
         (
             "data.train.0.kind=foo",
-            "data.train.0.kind = 'foo': must be one of 'text', 'tsv', 'jsonl', 'conllu', 'conll', 'phrasebook'",
+            "data.train.0.kind = 'foo': must be one of 'text', 'tsv', 'jsonl', 'conllu', 'conll', 'phrasebook', '"
+            "documents'",
         ),
         ("data.train=[{kind='phrasebook'}]", "data.train.0.to: missing; Target language"),
         (

@@ -1,6 +1,7 @@
 """`regard demo`: train, evaluate and inspect a small model on sentences that come with the package."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -30,19 +31,37 @@ NEXT_STEPS = """Next steps:
   regard demo --to {other}"""
 
 
+@dataclass(frozen=True)
+class DemoOptions:
+    """Options that all demos share; see `demo`."""
+
+    run: str | None
+    sentences: int
+    again: bool
+    plain: bool
+
+
 def demo(
-    to: Literal["de", "fr", "it", "ar"] = typer.Option("de", help="Target language; the source is English."),
+    to: Literal["de", "fr", "it", "ar"] = typer.Option(
+        "de", help="Target language; the source is English. The language that a tagger tags."
+    ),
     overrides: Overrides = None,
-    run: str | None = typer.Option(None, help="Folder of the run. Default: runs/demo-LANGUAGE."),
-    sentences: int = typer.Option(500, min=2, help="Novel sentences to translate, and pairs to align."),
+    task: Literal["translation", "classification", "tagging", "language_model"] = typer.Option(
+        "translation", help="What to train: a translator, or a model for another task."
+    ),
+    run: str | None = typer.Option(None, help="Folder of the run. Default: runs/demo-LANGUAGE or runs/demo-TASK."),
+    sentences: int = typer.Option(500, min=2, help="Unseen sentences or documents to test the model with."),
     again: bool = typer.Option(False, "--again", help="Delete the model of an earlier call, and train again."),
     plain: bool = typer.Option(False, "--plain", help="Print lines instead of the live view."),
 ) -> None:
-    """Train a small Transformer on generated sentences, and show what it has learned.
+    """Train a small model on generated sentences, and show what it has learned.
 
     \b
     regard demo
     regard demo --to ar
+    regard demo --task classification
+    regard demo --task tagging --to fr
+    regard demo --task language_model
     regard demo train.steps=300 --run runs/quick --again
 
     Needs no data and no network, and takes about two minutes on two cores.
@@ -52,16 +71,21 @@ def demo(
     from regard.tasks import load_translator
     from regard.train.report.html_report import write_report
 
+    if task != "translation":
+        from regard.cli.demo_tasks import demo_task
+
+        demo_task(task, to, overrides or [], DemoOptions(run, sentences, again, plain))
+        return
     recipe = demo_recipe(to, overrides or [])
     folder = Path(run or Path("runs", recipe.name))
     _show_training_data(recipe, to)
-    finished = _train(recipe, folder, again, plain)
+    finished = train_model(recipe, folder, again, plain, "2. Training a Transformer")
     translator = load_translator(folder, device="auto")
     scores = _show_scores(translator, finished, to, sentences)
     samples = _show_lecture_sentences(translator, lectures(to))
     attention = _show_alignments(translator, folder, to, sentences)
     html, png = write_report(folder, attention=attention, scores=scores, samples=samples)
-    _heading("5. Report")
+    print_heading("5. Report")
     typer.echo(f"The report is in {html}, and as an image in {png}.")
     opener = "open" if sys.platform == "darwin" else "xdg-open"
     typer.echo(NEXT_STEPS.format(open=opener, run=folder, to=to, other="ar" if to != "ar" else "fr"))
@@ -76,7 +100,8 @@ def demo_recipe(to: str, overrides: "Sequence[str]" = ()) -> "Recipe":
     return parse(shipped_recipe("phrasebook"), [*language, *overrides], where="the phrasebook's recipe")
 
 
-def _heading(title: str) -> None:
+def print_heading(title: str) -> None:
+    """Print an underlined title."""
     typer.echo(f"\n{title}\n{'-' * len(title)}")
 
 
@@ -84,26 +109,26 @@ def _show_training_data(recipe: "Recipe", to: str) -> None:
     """Print some training pairs with their gold alignments."""
     from regard.data.phrasebook import phrases
 
-    _heading(f"1. Training data: English and {LANGUAGES[to]} sentences from a grammar, with gold word alignments")
+    print_heading(f"1. Training data: English and {LANGUAGES[to]} sentences from a grammar, with gold word alignments")
     for phrase in phrases(to, "train", 3, recipe.seed):
         typer.echo(f"  {phrase.source}\n    {phrase.target}\n    {phrase.pharaoh()}")
 
 
-def _train(recipe: "Recipe", folder: Path, again: bool, plain: bool) -> "Finished":
+def train_model(recipe: "Recipe", folder: Path, again: bool, plain: bool, title: str) -> "Finished":
     """Train the model unless it is there already, with progress on stderr."""
     import shutil
 
     from regard.cli.progress import train_with_progress
     from regard.run_files import RECIPE
 
-    _heading("2. Training a Transformer")
+    print_heading(title)
     if again and (folder / RECIPE).is_file():
         shutil.rmtree(folder)
     finished = train_with_progress(recipe, folder, plain=plain)
     if finished.reason == "stopped":
         typer.echo("regard: stopped; the same command resumes the training", err=True)
         raise typer.Exit(130)
-    typer.echo(f"{finished.step:,} steps, {finished.tokens:,} target tokens, {finished.seconds:.0f} s; in {folder}")
+    typer.echo(f"{finished.step:,} steps, {finished.seconds:.0f} s; in {folder}")
     return finished
 
 
@@ -112,7 +137,7 @@ def _show_scores(translator: "Translator", finished: "Finished", to: str, count:
     from regard.data.phrasebook import phrases
     from regard.score import Score, bleu, exact_match
 
-    _heading("3. Translating unseen sentences")
+    print_heading("3. Translating unseen sentences")
     novel = list(phrases(to, "novel", count))
     outputs = [translation.text for translation in translator.translate([phrase.source for phrase in novel])]
     references = [phrase.target for phrase in novel]
@@ -157,7 +182,7 @@ def _show_alignments(translator: "Translator", folder: Path, to: str, count: int
     from regard.score import alignment_error_rate
     from regard.tasks.translation import attention_maps
 
-    _heading("4. Word alignments from attention")
+    print_heading("4. Word alignments from attention")
     head = choose_alignment_head(translator, *_gold_alignments(list(phrases(to, "valid", count))))
     translator.alignment_head = head
     save_scores(folder, {**load_scores(folder), "alignment": head.to_scores()})

@@ -10,10 +10,11 @@ from regard.cli.translate import Device, Run
 _CONTENT, _STYLE = "Content", "Style"
 
 Text = Annotated[
-    str, typer.Argument(metavar="TEXT", help="Source sentence or prompt; positions and curves do not need one.")
+    str,
+    typer.Argument(metavar="TEXT", help="Source sentence, prompt or document; positions and curves do not need one."),
 ]
 Out = Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Output file: .pdf, .svg or .png.")]
-Kind = Annotated[str, typer.Option(help="alignment, lines, heads, positions, beam or curves.")]
+Kind = Annotated[str, typer.Option(help="alignment, lines, heads, positions, beam, document or curves.")]
 Target = Annotated[
     str | None,
     typer.Option(
@@ -85,6 +86,7 @@ def figure(
     regard figure runs/phrasebook --kind positions -o positions.pdf
     regard figure runs/phrasebook --kind curves -o curves.pdf
     regard figure runs/shakespeare "To be" --kind heads -o heads.pdf
+    regard figure runs/documents "The soup was good. It rained." --kind document -o document.pdf
 
     Layers and heads count from 1, as in the figures.
     """
@@ -109,6 +111,8 @@ def _draw(run: str, text: str, kind: str, device: str, options: dict[str, Any]) 
     if kind == "curves":
         return draw(run, kind=kind, title=options["title"])
     predictor = load(run, device)
+    if kind == "document":
+        return draw(predictor, text, kind, title=options["title"], scale=options["scale"])
     adapter = make_adapter(predictor)
     lines = text.strip().splitlines()
     if len(lines) > 1 and adapter.task == "translation":

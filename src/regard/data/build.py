@@ -35,9 +35,14 @@ from regard.data.filters import KEPT, FilterReport, RecordFilter
 from regard.data.rows import Rows
 from regard.data.store import MANIFEST, VERSION, EncodedColumn, FieldWriter, Manifest, Store
 from regard.files import write_atomically
-from regard.recipe import Corpus, Data, Filter, PhrasebookCorpus
+from regard.recipe import Corpus, Data, DocumentsCorpus, Filter, PhrasebookCorpus
 
 _log = logging.getLogger("regard")
+_GENERATORS: dict[type[Corpus], str] = {
+    PhrasebookCorpus: "regard.data.phrasebook",
+    DocumentsCorpus: "regard.data.documents",
+}
+"""The packages that generate corpora; a change of their files changes the records."""
 
 
 def build_store(
@@ -63,7 +68,7 @@ def build_store(
         drop: Filters to apply instead of those of `data`.
         tagged: The field that the corpus's tag is put before.
         keep_text: Whether to keep the raw text beside the ids.
-        seed: Random seed of the phrasebook.
+        seed: Random seed of generated corpora.
         progress: Called with the number of records done; with 0 while duplicates are searched for.
         workers: Number of encoding threads; default: one per core. The store does not depend on it.
     """
@@ -96,8 +101,8 @@ def build_store(
 def identity(corpus: Corpus, reader: Reader, cache: Path) -> dict[str, Any]:
     """Return what the records of a corpus depend on, as JSON: equal identities, equal records and tags."""
     contents = [file_digest(path, cache) for path in reader.paths(corpus)]
-    if isinstance(corpus, PhrasebookCorpus):
-        contents = [_package_digest("regard.data.phrasebook"), str(reader.seed)]
+    if package := _GENERATORS.get(type(corpus)):
+        contents = [_package_digest(package), str(reader.seed)]
     settings = corpus.model_dump(exclude={"weight", "files", "path"})
     return settings | {"contents": contents, "fields": list(reader.fields), "documents": reader.documents}
 
@@ -151,7 +156,7 @@ class _Builder:
 
     def name(self) -> str:
         """Return the name of the corpus for messages."""
-        return " or ".join(map(str, self.reader.paths(self.corpus))) or "The phrasebook"
+        return " or ".join(map(str, self.reader.paths(self.corpus))) or f"The corpus of kind {self.corpus.kind!r}"
 
     def changed(self) -> ValueError:
         """Return the error for a corpus that another process writes to."""
@@ -199,8 +204,8 @@ class _Builder:
         write_atomically(folder / MANIFEST, manifest.sealed(folder).model_dump_json().encode())
 
     def _duplicates(self, scratch: Path) -> NDArray[np.bool_] | None:
-        """Return which records repeat an earlier one, if that filter is on; those of a phrasebook never do."""
-        if "duplicate" not in self.record_filter.drop or isinstance(self.corpus, PhrasebookCorpus):
+        """Return which records repeat an earlier one, if that filter is on; generated ones never do."""
+        if "duplicate" not in self.record_filter.drop or type(self.corpus) in _GENERATORS:
             return None
         return find_duplicates(self.reader.chunks(self.corpus), scratch, tick=lambda: self.progress(0))
 

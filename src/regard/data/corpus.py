@@ -1,9 +1,9 @@
 """Read a corpus named in a recipe as a stream of records, in chunks.
 
 A corpus is a set of plain text files (one for each field), a file of tab-separated columns, a file with a JSON object
-on each line, a file of tagged sentences (each also gzipped), or the built-in phrasebook. `regard.files` defines what a
-line is. A tab-separated file has no quoting: a tab always separates two columns. A JSON value may hold any text, also
-line breaks, but no lone surrogate, which no encoding can represent.
+on each line, a file of tagged sentences (each also gzipped), the built-in phrasebook, or generated documents.
+`regard.files` defines what a line is. A tab-separated file has no quoting: a tab always separates two columns. A JSON
+value may hold any text, also line breaks, but no lone surrogate, which no encoding can represent.
 """
 
 import difflib
@@ -14,14 +14,16 @@ from itertools import islice
 from pathlib import Path
 
 from regard.data.conll import read_conll, read_conllu
+from regard.data.documents import documents
 from regard.data.fields.lists import SEPARATOR, join_list
-from regard.data.phrasebook import phrases
+from regard.data.phrasebook import phrases, tagged_sentences
 from regard.files import read_lines, read_text
 from regard.recipe import (
     ConllCorpus,
     ConlluCorpus,
     Corpus,
     Data,
+    DocumentsCorpus,
     JsonlCorpus,
     PhrasebookCorpus,
     TextCorpus,
@@ -66,7 +68,7 @@ class Reader:
     root: Path
     """Folder that relative paths start from."""
     seed: int = 0
-    """Random seed of the phrasebook."""
+    """Random seed of generated corpora."""
     documents: str = "line"
     """What is one record of a plain text file: a `line`, a `paragraph` or the whole `file`."""
 
@@ -100,7 +102,7 @@ class Reader:
             raise ValueError(f"The corpus is empty: {names} has no lines. Name a file that contains text.")
 
     def paths(self, corpus: Corpus) -> tuple[Path, ...]:
-        """Return the existing files of a corpus; none for the phrasebook."""
+        """Return the existing files of a corpus; none for a generated one."""
         try:
             corpus.check_fields(self.fields)
         except ValueError as error:
@@ -110,7 +112,7 @@ class Reader:
                 return tuple(_find(corpus.files[name], self.root) for name in self.fields)
             case TsvCorpus() | JsonlCorpus() | ConlluCorpus() | ConllCorpus():
                 return (_find(corpus.path, self.root),)
-            case PhrasebookCorpus():
+            case PhrasebookCorpus() | DocumentsCorpus():
                 return ()
 
     def _blocks(self, corpus: Corpus, paths: Sequence[Path]) -> Iterator[tuple[Columns, list[int] | None]]:
@@ -127,9 +129,9 @@ class Reader:
                 return ((columns, None) for columns in self._columns(corpus, paths))
 
     def _columns(
-        self, corpus: TextCorpus | TsvCorpus | JsonlCorpus | PhrasebookCorpus, paths: Sequence[Path]
+        self, corpus: TextCorpus | TsvCorpus | JsonlCorpus | PhrasebookCorpus | DocumentsCorpus, paths: Sequence[Path]
     ) -> Iterator[Columns]:
-        """Yield the values of a corpus in which each record is a line, a document or a generated pair."""
+        """Yield the values of a corpus in which each record is a line, a document or generated."""
         match corpus:
             case TextCorpus():
                 return _parallel_files(paths) if self.documents == "line" else _documents(paths[0], self.documents)
@@ -137,6 +139,10 @@ class Reader:
                 return _tab_separated(paths[0], corpus.columns or tuple(range(1, len(self.fields) + 1)))
             case JsonlCorpus():
                 return _json_lines(paths[0], corpus.keys or tuple(self.fields))
+            case DocumentsCorpus():
+                return _generated_documents(corpus, self.seed, self.fields)
+            case PhrasebookCorpus() if "tags" in self.fields:
+                return _tagged_sentences(corpus, self.seed, self.fields)
             case PhrasebookCorpus():
                 # A language model reads the English side.
                 side = {"source": 0, "text": 0, "target": 1}
@@ -264,6 +270,28 @@ def _phrasebook(corpus: PhrasebookCorpus, seed: int) -> Iterator[tuple[list[str]
     if corpus.pairs <= CACHED_PAIRS:
         _CACHED.clear()
         _CACHED[key] = parts
+
+
+def _tagged_sentences(corpus: PhrasebookCorpus, seed: int, fields: Sequence[str]) -> Iterator[Columns]:
+    """Generate sentences with parts of speech."""
+    generated = tagged_sentences(corpus.to, corpus.split, corpus.pairs, seed)
+    while part := list(islice(generated, CHUNK)):
+        columns = {
+            "words": [" ".join(sentence.words) for sentence in part],
+            "tags": [" ".join(sentence.tags) for sentence in part],
+        }
+        yield tuple(columns[name] for name in fields)
+
+
+def _generated_documents(corpus: DocumentsCorpus, seed: int, fields: Sequence[str]) -> Iterator[Columns]:
+    """Generate documents with labels."""
+    generated = documents(corpus.label, corpus.split, corpus.count, seed)
+    while part := list(islice(generated, CHUNK)):
+        columns = {
+            "text": [document.text for document in part],
+            "label": [document.label for document in part],
+        }
+        yield tuple(columns[name] for name in fields)
 
 
 def _json_type(value: object) -> str:

@@ -249,7 +249,7 @@ def _evaluation_data(recipe: Recipe, task: DataTask, corpus: Corpus, fields: Fie
 
 def corpus_name(corpus: Corpus) -> str:
     """Return the name of a corpus for people."""
-    return " and ".join(corpus.paths) or "the phrasebook"
+    return " and ".join(corpus.paths) or f"the {corpus.kind}"
 
 
 def _store(

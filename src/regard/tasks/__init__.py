@@ -117,7 +117,7 @@ def load_classifier(path: str | Path, device: str = "auto", precision: str = "au
     """Open a trained run as a text classifier; a run of another task raises a ValueError."""
     predictor = load(path, device, precision)
     if not isinstance(predictor, TextClassifier):
-        raise _wrong_task(path, "classification")
+        raise _wrong_task(path, "task = 'classification'")
     return predictor
 
 
@@ -125,15 +125,7 @@ def load_tagger(path: str | Path, device: str = "auto", precision: str = "auto")
     """Open a trained run as a tagger of words; a run of another task raises a ValueError."""
     predictor = load(path, device, precision)
     if not isinstance(predictor, WordTagger):
-        raise _wrong_task(path, "tagging")
-    return predictor
-
-
-def load_tagger(path: str | Path, device: str = "auto", precision: str = "auto") -> WordTagger:
-    """Open a trained run as a tagger of words; a run of another task raises a ValueError."""
-    predictor = load(path, device, precision)
-    if not isinstance(predictor, WordTagger):
-        raise _wrong_task(path, "tagging")
+        raise _wrong_task(path, "task = 'tagging'")
     return predictor
 
 

@@ -5,10 +5,11 @@ and the lexicon next to it; `docs/phrasebook.md` explains how to add a word or a
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import TypeVar
 
 from regard.data.phrasebook.alignment import Aligner, Link, Relation
 from regard.data.phrasebook.derivation import Derivation, DerivationSampler
@@ -16,10 +17,24 @@ from regard.data.phrasebook.grammar import Grammar, load, read_lines
 from regard.data.phrasebook.realisation import Realiser
 from regard.data.phrasebook.search import find
 from regard.data.phrasebook.splits import SPLITS, Splitter, digest
+from regard.data.phrasebook.tags import PartsOfSpeech, TaggedPhrase
 
-__all__ = ["LANGUAGES", "SPLITS", "Link", "Phrase", "Relation", "lectures", "look_up", "phrases"]
+__all__ = [
+    "LANGUAGES",
+    "SPLITS",
+    "Link",
+    "Phrase",
+    "Relation",
+    "TaggedPhrase",
+    "lectures",
+    "look_up",
+    "look_up_tags",
+    "phrases",
+    "tagged_sentences",
+]
 
 LANGUAGES: tuple[str, ...] = ("de", "fr", "it", "ar")
+T = TypeVar("T")
 PATIENCE = 200_000  # consecutive draws without a new pair after which a split counts as exhausted
 
 
@@ -58,6 +73,7 @@ class Phrasebook:
         self.splitter = Splitter(grammar)
         self.realisers = {code: Realiser(language) for code, language in grammar.languages.items()}
         self.aligners = {code: Aligner(code) for code in LANGUAGES}
+        self.parts_of_speech: dict[str, PartsOfSpeech] = {}
 
     def phrase(self, derivation: Derivation, to: str) -> Phrase:
         """Realise a derivation in English and in another language."""
@@ -75,26 +91,54 @@ class Phrasebook:
         """Yield `count` distinct phrases of a split."""
         withheld = lectures(to)
         sources, targets = {phrase.source for phrase in withheld}, {phrase.target for phrase in withheld}
+
+        def realise(derivation: Derivation) -> tuple[str, Phrase] | None:
+            phrase = self.phrase(derivation, to)
+            return None if phrase.source in sources or phrase.target in targets else (phrase.source, phrase)
+
+        return self._draw_distinct(realise, to, split, count, seed)
+
+    def draw_tagged(self, language: str, split: str, count: int, seed: int) -> Iterator[TaggedPhrase]:
+        """Yield `count` distinct tagged sentences of a split."""
+        withheld = {phrase.source for phrase in lectures(LANGUAGES[0])}
+
+        def realise(derivation: Derivation) -> tuple[str, TaggedPhrase] | None:
+            if " ".join(self.realisers["en"].sentence(derivation).words) in withheld:
+                return None
+            sentence = self.tagged(derivation, language)
+            return " ".join(sentence.words), sentence
+
+        return self._draw_distinct(realise, language, split, count, seed)
+
+    def tagged(self, derivation: Derivation, language: str) -> TaggedPhrase:
+        """Realise a derivation in one language, with the part of speech of each word."""
+        if language not in self.parts_of_speech:
+            self.parts_of_speech[language] = PartsOfSpeech(self.realisers[language])
+        return self.parts_of_speech[language].sentence(derivation)
+
+    def _draw_distinct(
+        self, realise: Callable[[Derivation], tuple[str, T] | None], language: str, split: str, count: int, seed: int
+    ) -> Iterator[T]:
+        """Yield what `realise` returns with distinct texts, for derivations of a split."""
         seen: set[bytes] = set()  # digests, so that a million sentences fit into memory
         draw = random.Random(f"phrasebook {seed}").random
         misses = 0
         while len(seen) < count:
             if misses > PATIENCE:
                 raise ValueError(
-                    f"the split {split!r} has no more than {len(seen)} of the {count} phrases asked for (to {to!r}): "
-                    "ask for fewer"
+                    f"the split {split!r} has no more than {len(seen)} of the {count} phrases asked for (to "
+                    f"{language!r}): ask for fewer"
                 )
             misses += 1
             derivation = self.sampler.sentence(draw)
             if self.splitter.split(derivation) != split:
                 continue
-            phrase = self.phrase(derivation, to)
-            mark = digest(phrase.source)
-            if mark in seen or phrase.source in sources or phrase.target in targets:
+            realised = realise(derivation)
+            if realised is None or (mark := digest(realised[0])) in seen:
                 continue
             seen.add(mark)
             misses = 0
-            yield phrase
+            yield realised[1]
 
 
 @cache
@@ -122,6 +166,27 @@ def phrases(to: str, split: str, count: int, seed: int = 0) -> Iterator[Phrase]:
     return default_phrasebook().draw(to, split, count, seed)
 
 
+def tagged_sentences(language: str, split: str, count: int, seed: int = 0) -> Iterator[TaggedPhrase]:
+    """Yield distinct sentences of a split in one language, with the part of speech of each word.
+
+    Punctuation marks are words of their own. The tags are those of Universal Dependencies; `tags.txt` lists them.
+
+    Args:
+        language: `en` or one of `LANGUAGES`.
+        split: One of `SPLITS`, which contain the same sentences as those of `phrases`.
+        count: The number of sentences.
+        seed: The seed of the random draws.
+
+    Example:
+        >>> next(tagged_sentences("en", "train", count=1)).tags
+    """
+    _check_name(language, ("en", *LANGUAGES), "language")
+    _check_name(split, SPLITS, "split")
+    if count < 0:
+        raise ValueError(f"cannot draw {count} sentences: ask for 0 or more")
+    return default_phrasebook().draw_tagged(language, split, count, seed)
+
+
 def lectures(to: str) -> list[Phrase]:
     """Return the example sentences of the lectures; no split contains them or their translations."""
     _check_name(to, LANGUAGES, "language")
@@ -133,6 +198,13 @@ def look_up(sentence: str, to: str) -> Phrase | None:
     _check_name(to, LANGUAGES, "language")
     derivation = find(sentence, default_phrasebook().grammar)
     return default_phrasebook().phrase(derivation, to) if derivation else None
+
+
+def look_up_tags(sentence: str, language: str = "en") -> TaggedPhrase | None:
+    """Return the tagged translation of an English sentence, or None if the grammar cannot derive the sentence."""
+    _check_name(language, ("en", *LANGUAGES), "language")
+    derivation = find(sentence, default_phrasebook().grammar)
+    return default_phrasebook().tagged(derivation, language) if derivation else None
 
 
 @cache

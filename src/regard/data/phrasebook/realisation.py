@@ -77,7 +77,7 @@ class Realiser:
                 continue
             node, features = children[slot], NOTHING
             for name in agree:
-                other = children[name].features.get(code) or self._features(children[name])
+                other = children[name].features.get(code) or self.features(children[name])
                 features = other if features is NOTHING else features.merge(other)
             key = (node, sign, case, features)
             phrase = phrases.get(key)
@@ -91,7 +91,7 @@ class Realiser:
         """Realise what fills a slot."""
         name = element.slot
         if element.form in PRONOUNS:
-            tokens = self.language.pronoun(self._features(node), element.form)
+            tokens = self.language.pronoun(self.features(node), element.form)
             return self._labelled(tokens, name + ".pronoun", element.marks)
         if isinstance(node, Leaf):
             form = element.form
@@ -135,7 +135,7 @@ class Realiser:
         """Return the only object with these marks and relations."""
         return self.shapes.setdefault((marks, relations), TokenShape(marks, relations))
 
-    def _features(self, node: Node) -> Features:
+    def features(self, node: Node) -> Features:
         """Return what other words agree with."""
         features = node.features.get(self.code)
         if features is None:
@@ -144,7 +144,7 @@ class Realiser:
             else:
                 features = Features()
                 for child in node.children.values():
-                    features = features.merge(self._features(child))
+                    features = features.merge(self.features(child))
             node.features[self.code] = features
         return features
 

@@ -1,6 +1,7 @@
 """Write the report of a run, `report.html` and `report.png`: curves, scores, samples, attention maps, recipe."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,17 @@ ScoresByData = Mapping[str, Sequence[Score]]
 """Scores by the name of the data they were measured on."""
 
 
+@dataclass(frozen=True)
+class ReportNote:
+    """A further section of a report: preformatted text and, below it, a figure."""
+
+    heading: str
+    text: str
+    figure: Figure | None = None
+    meaning: str = ""
+    """Text alternative of the figure."""
+
+
 def report_run(run: Path, device: str = "auto") -> tuple[Path, Path]:
     """Write the report of a trained run, with attention maps of its model for samples of the last validation."""
     samples = [sample for sample in read_log(run).samples if sample.input.split() and sample.output.split()]
@@ -42,6 +54,7 @@ def write_report(
     attention: Sequence[AttentionMap] = (),
     scores: ScoresByData | None = None,
     samples: Sequence[Sample] | None = None,
+    notes: Sequence[ReportNote] = (),
 ) -> tuple[Path, Path]:
     """Write the report of a run from its log and scores, and return the paths of the HTML page and the image.
 
@@ -51,6 +64,7 @@ def write_report(
         scores: Scores to show, by the name of the data. Default: those in `scores.json`, or else those of the best
             validation.
         samples: Samples to show. Default: those of the last validation.
+        notes: Further sections.
     """
     log = read_log(run)
     scores = _known_scores(run, log) if scores is None else dict(scores)
@@ -63,6 +77,7 @@ def write_report(
         ("Learning curves", _learning(log, curves)),
         ("Samples", "".join(page.sample(sample, _output_history(log, sample)) for sample in samples)),
         ("Attention", _attention(attention, maps)),
+        *((note.heading, _note(note, len(maps) + number)) for number, note in enumerate(notes, start=1)),
         ("Facts", page.facts(_facts(run, log))),
         ("Recipe", _recipe(run)),
     ]
@@ -72,6 +87,15 @@ def write_report(
     map_rows = [maps[start : start + 2] for start in range(0, len(maps), 2)]
     write_atomically(png, stack_figures([[summary], [curves] if curves else [], *map_rows]))
     return html, png
+
+
+def _note(note: ReportNote, number: int) -> str:
+    """Return a further section; `number` is that of its figure on the page."""
+    html = f"<pre>{escape(note.text)}</pre>"
+    if note.figure is None:
+        return html
+    picture = page.picture(note.figure, note.meaning, number, wide=True)
+    return f"{html}<figure>{page.scrolled(picture, note.meaning)}</figure>"
 
 
 def _known_scores(run: Path, log: TrainingLog) -> dict[str, list[Score]]:

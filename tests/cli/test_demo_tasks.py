@@ -1,0 +1,80 @@
+"""`regard demo --task`, with tiny models that learn little but pass through every part."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from regard.cli import app
+from regard.cli.demo_tasks import task_recipe
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = ["train.steps=3", "train.every=3", "train.tokens=256", "train.precision=float32", "text.size=500"]
+SMALL_MODEL = {
+    "language_model": [
+        "model.width=16", "model.inner=32", "model.heads=2", "model.decoder_layers=1", "data.train.0.pairs=200",
+        "data.valid.pairs=10", "data.test.pairs=10", "train.translate=2",
+    ],
+    "classification": [
+        "model.width=8", "model.embedding=8", "data.train.0.count=200", "data.valid.count=10", "data.test.count=10",
+    ],
+    "tagging": [
+        "model.width=8", "model.embedding=8", "data.train.0.pairs=200", "data.valid.pairs=10", "data.test.pairs=10",
+    ],
+}  # fmt: skip
+
+
+def run_demo(folder: Path, task: str) -> Result:
+    options = ["--task", task, "--run", str(folder), "--sentences", "6", "--plain"]
+    return CliRunner().invoke(app, ["demo", *TINY, *SMALL_MODEL[task], *options], catch_exceptions=False)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_a_language_model_is_trained_on_english_and_continues_prompts(cache: Path) -> None:
+    result = run_demo(cache / "run", "language_model")
+    assert result.exit_code == 0
+    assert re.search(r"test +\d+\.\d+ per token, \d+\.\d+ per word, \d\.\d+ bits per byte", result.stdout)
+    assert re.search(r"novel +\d+\.\d+ per token", result.stdout)
+    assert "the animal did not … " in result.stdout
+    page = (cache / "run" / "report.html").read_text(encoding="utf-8")
+    assert "Unseen sentences" in page
+    assert "bits per byte" in page
+
+
+@pytest.mark.parametrize("task", SMALL_MODEL)
+def test_the_recipe_of_a_demo_has_its_task(task: str) -> None:
+    assert task_recipe(task).task == task
+    assert task_recipe(task, overrides=["train.steps=7"]).train.steps == 7
+
+
+def test_a_tagger_learns_the_language_that_was_named() -> None:
+    recipe = task_recipe("tagging", "ar")
+    assert recipe.name == "demo-tagging-ar"
+    for corpus in (*recipe.data.train, recipe.data.valid, recipe.data.test):
+        assert corpus is not None
+        assert corpus.model_dump()["to"] == "ar"
+
+
+def test_a_classifier_is_trained_on_documents_and_its_attention_is_judged(cache: Path) -> None:
+    result = run_demo(cache / "run", "classification")
+    assert result.exit_code == 0
+    assert re.search(r"(positive|negative): .*\*\w+\*", result.stdout)
+    assert "the sentence with the largest weight decides in" in result.stdout
+    assert "comprehensiveness, gold" in result.stdout
+    assert (cache / "run" / "document.png").read_bytes().startswith(b"\x89PNG")
+    page = (cache / "run" / "report.html").read_text(encoding="utf-8")
+    assert "Attention is not an explanation" in page
+    assert "Attention weights of:" in page
+
+
+def test_a_tagger_is_scored_by_tag(cache: Path) -> None:
+    result = run_demo(cache / "run", "tagging")
+    assert result.exit_code == 0
+    assert re.search(r"NOUN +\d+\.\d+% +\d+\.\d+% +\d+\.\d+%", result.stdout)
+    assert "Tags" in (cache / "run" / "report.html").read_text(encoding="utf-8")
