@@ -46,12 +46,10 @@ class ConvolutionalEncoderLayer(nn.Module):
         return stream_ND
 
 
-class ConvolutionalEncoder(nn.Module):
-    """A stack of gated convolutions, each of which sees further by the width of its kernel."""
+class ConvolutionalStack(nn.Module):
+    """An embedding and convolutional layers, with projections between their widths."""
 
-    def __init__(
-        self, embedding: Embedding, enter: nn.Linear, layers: Iterable[ConvolutionalEncoderLayer], leave: nn.Linear
-    ) -> None:
+    def __init__(self, embedding: Embedding, enter: nn.Linear, layers: Iterable[nn.Module], leave: nn.Linear) -> None:
         """Put built parts together; `enter` and `leave` map from the width of embeddings to that of layers and back."""
         super().__init__()
         self.embedding, self.enter, self.leave = embedding, enter, leave
@@ -60,8 +58,12 @@ class ConvolutionalEncoder(nn.Module):
 
     @property
     def max_positions(self) -> int | None:
-        """The longest source it can encode."""
+        """The longest sequence it can read."""
         return self.embedding.max_positions
+
+
+class ConvolutionalEncoder(ConvolutionalStack):
+    """A stack of gated convolutions, each of which sees further by the width of its kernel."""
 
     def encode(self, inputs: Ragged) -> Memory:
         """Encode a ragged batch of token ids: keys z, and values z + e, which hold the token itself too (§3.3)."""
@@ -161,22 +163,8 @@ class ConvolutionalState:
     beams: int
 
 
-class ConvolutionalDecoder(nn.Module):
+class ConvolutionalDecoder(ConvolutionalStack):
     """A stack of causal gated convolutions, each with its own attention to the memory (§3.3)."""
-
-    def __init__(
-        self, embedding: Embedding, enter: nn.Linear, layers: Iterable[ConvolutionalDecoderLayer], leave: nn.Linear
-    ) -> None:
-        """Put built parts together; `enter` and `leave` map from the width of embeddings to that of layers and back."""
-        super().__init__()
-        self.embedding, self.enter, self.leave = embedding, enter, leave
-        self.layers = nn.ModuleList(layers)
-        self.states = Tap()
-
-    @property
-    def max_positions(self) -> int | None:
-        """The longest target it can decode."""
-        return self.embedding.max_positions
 
     def forward(self, tokens: Ragged, memory: Memory) -> Float[Tensor, "N D"]:
         """Return the state of every target token."""

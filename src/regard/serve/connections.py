@@ -72,7 +72,31 @@ class WriteTimer:
         self._transport.abort()
 
 
-class HttpConnection(H11Protocol):
+class WriteTimeoutMixin(asyncio.Protocol):
+    """A protocol whose connection is aborted if the client does not read; `write_timer` is set once it is connected."""
+
+    write_timer: WriteTimer | None = None
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read."""
+        super().pause_writing()
+        if self.write_timer is not None:
+            self.write_timer.start()
+
+    def resume_writing(self) -> None:
+        """Continue to write, since the client has read everything."""
+        super().resume_writing()
+        if self.write_timer is not None:
+            self.write_timer.stop()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the request or the session in progress."""
+        if self.write_timer is not None:
+            self.write_timer.stop()
+        super().connection_lost(exc)
+
+
+class HttpConnection(WriteTimeoutMixin, H11Protocol):
     """An HTTP connection with time limits for reading and writing, which may be closed while it is idle."""
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], limits: ServerLimits):
@@ -88,7 +112,6 @@ class HttpConnection(H11Protocol):
         if self.ws_protocol_class is not None:
             self.ws_protocol_class = partial(WebSocketConnection, write_timeout=limits.write_timeout)  # type: ignore[assignment]
         self._read_timer: asyncio.TimerHandle | None = None
-        self._write_timer: WriteTimer | None = None
         self._is_shutting_down = self._is_half_closed = False
 
     @property
@@ -101,7 +124,7 @@ class HttpConnection(H11Protocol):
         others = [other for other in self.connections if not _is_leaving(other)]
         reserved = [other for other in others if isinstance(other, HttpConnection) and other.over_limit]
         super().connection_made(transport)
-        self._write_timer = WriteTimer(transport, self.loop, self.limits.write_timeout)
+        self.write_timer = WriteTimer(transport, self.loop, self.limits.write_timeout)
         self._read_timer = self.loop.call_later(self.limits.read_timeout, self._close_if_idle)
         is_full = len(others) - len(reserved) >= self.limits.connections
         if is_full and not _close_longest_idle(others, over_limit=False):
@@ -157,18 +180,6 @@ class HttpConnection(H11Protocol):
         self._check_client(_CLIENT_CHECKS[0])
         return True
 
-    def pause_writing(self) -> None:
-        """Wait for the client to read."""
-        super().pause_writing()
-        if self._write_timer is not None:
-            self._write_timer.start()
-
-    def resume_writing(self) -> None:
-        """Continue to write, since the client has read everything."""
-        super().resume_writing()
-        if self._write_timer is not None:
-            self._write_timer.stop()
-
     def connection_lost(self, exc: Exception | None) -> None:
         """End the request in progress."""
         self._stop_timers()
@@ -222,8 +233,8 @@ class HttpConnection(H11Protocol):
         if self._read_timer is not None:
             self._read_timer.cancel()
             self._read_timer = None
-        if self._write_timer is not None:
-            self._write_timer.stop()
+        if self.write_timer is not None:
+            self.write_timer.stop()
 
     def _close_if_idle(self) -> None:
         self._read_timer = None
@@ -238,37 +249,18 @@ class HttpConnection(H11Protocol):
         self._close_if_idle()
 
 
-class WebSocketConnection(WebSocketsSansIOProtocol):
+class WebSocketConnection(WriteTimeoutMixin, WebSocketsSansIOProtocol):
     """A WebSocket with a time limit for writing."""
 
     def __init__(self, *args: Any, write_timeout: float, **kwargs: Any) -> None:
         """Create the protocol of a connection that asks for an upgrade."""
         super().__init__(*args, **kwargs)
         self._write_timeout = write_timeout
-        self._write_timer: WriteTimer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over the connection."""
         super().connection_made(transport)
-        self._write_timer = WriteTimer(self.transport, self.loop, self._write_timeout)
-
-    def pause_writing(self) -> None:
-        """Wait for the client to read."""
-        super().pause_writing()
-        if self._write_timer is not None:
-            self._write_timer.start()
-
-    def resume_writing(self) -> None:
-        """Continue to write, since the client has read everything."""
-        super().resume_writing()
-        if self._write_timer is not None:
-            self._write_timer.stop()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End the session."""
-        if self._write_timer is not None:
-            self._write_timer.stop()
-        super().connection_lost(exc)
+        self.write_timer = WriteTimer(self.transport, self.loop, self._write_timeout)
 
     def send_receive_event_to_app(self) -> None:
         """Pass a message on to the application; close the connection quietly if it is not valid UTF-8."""
