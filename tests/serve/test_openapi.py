@@ -15,7 +15,7 @@ from tests.serve.client import Server
 
 from regard.serve.openapi import operations
 
-POSTS = ("/translate", "/perplexity", "/align", "/tokens")
+POSTS = ("/translate", "/perplexity", "/align", "/tokens", "/classify", "/tag", "/fill")
 ROUTES = [
     *(("POST", prefix + path) for prefix in ("", "/v1") for path in POSTS),
     *(("GET", path) for path in ("/languages", "/v1/languages", "/models", "/v1/models", "/v1/models/{model}")),

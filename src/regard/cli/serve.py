@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,7 +11,6 @@ from regard.cli.translate import Device, Dtype, Quantize, Workers
 from regard.serve.settings import ServerLimits, ServerSettings
 
 if TYPE_CHECKING:
-    from regard.predict import Translator
     from regard.serve.languages import ModelLanguages
 
 _ACCESS, _LIMITS, _LOG = "Access", "Limits", "Log"
@@ -111,6 +110,7 @@ def serve(
     regard serve runs/phrasebook --port 8080 --token-file token.txt
     regard serve de=runs/en-de fr=runs/en-fr --host 0.0.0.0
     curl http://127.0.0.1:8000/translate --json '{"source": "I can go alone"}'
+    curl http://127.0.0.1:8000/classify --json '{"text": "we liked the food"}'
 
     Only this machine can connect, unless --host says otherwise.
     On SIGTERM it reports for some seconds that it is stopping, finishes accepted requests and exits.
@@ -129,21 +129,21 @@ def serve(
     folders = named_runs(runs)
     given = parse_languages(languages or (), list(folders))
     with listen(host, port) as listener:
-        translators = _load_translators(folders, device, quantize or dtype, workers)
-        run(translators, settings, listener, {**_recipe_languages(folders), **given})
+        predictors = _load_predictors(folders, device, quantize or dtype, workers)
+        run(predictors, settings, listener, {**_recipe_languages(folders), **given})
 
 
-def _load_translators(
-    folders: dict[str, str], device: str, precision: str, workers: int | None
-) -> "dict[str, Translator]":
+def _load_predictors(folders: dict[str, str], device: str, precision: str, workers: int | None) -> "dict[str, Any]":
     from regard.engines.thread_sharing import single_threaded
-    from regard.tasks import load_translator
+    from regard.predict import Translator
+    from regard.tasks import load
 
     with single_threaded(1):  # no OpenMP threads may stay with this thread, or the workers would compete with them
-        translators = {name: load_translator(folder, device, precision) for name, folder in folders.items()}
-    for translator in translators.values():
-        translator.workers = workers or translator.workers
-    return translators
+        predictors = {name: load(folder, device, precision) for name, folder in folders.items()}
+    for predictor in predictors.values():
+        if isinstance(predictor, Translator):
+            predictor.workers = workers or predictor.workers
+    return predictors
 
 
 def _recipe_languages(folders: dict[str, str]) -> "ModelLanguages":

@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -16,12 +16,20 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 
-from regard.predict import Translation, TranslationRequest, Translator
+from regard.predict import MaskFiller, TextClassifier, Translation, TranslationRequest, Translator, WordTagger
 from regard.predict.scoring import ScoredTarget
 from regard.serve import openapi, responses
 from regard.serve.access_log import AccessLog
 from regard.serve.auth import TOKEN_REQUIRED, TokenCheck
-from regard.serve.dispatch import MakeJobs, check_translations, client_of, run_jobs, stream_jobs, timeout_message
+from regard.serve.dispatch import (
+    MakeJobs,
+    check_results,
+    check_translations,
+    client_of,
+    run_jobs,
+    stream_jobs,
+    timeout_message,
+)
 from regard.serve.errors import FieldError, RequestError, error_content, exception_content
 from regard.serve.health import Health
 from regard.serve.languages import ModelLanguages, list_languages
@@ -29,11 +37,17 @@ from regard.serve.libretranslate import FORM_TYPE, LibreTranslateRequest, parse_
 from regard.serve.limits import JSON_TYPE, RequestLimitsMiddleware, media_type, read_body
 from regard.serve.metrics import Metrics
 from regard.serve.origins import OriginCheckMiddleware
-from regard.serve.queue import FunctionJob, JobQueue, PendingResponse, QueuedJob, TranslationJob
+from regard.serve.predictor_service import PredictorService, PredictorWorker, start_worker
+from regard.serve.queue import FunctionJob, JobQueue, PendingResponse, QueuedJob, TextJob, TranslationJob
 from regard.serve.request_context import HEADER, RequestContextMiddleware, current_request
 from regard.serve.requests import (
+    ClassifyRequest,
+    FillRequest,
+    ModelRequest,
     PairsRequest,
     RequestType,
+    TagRequest,
+    TextsRequest,
     TokensRequest,
     TranslateFields,
     TranslateRequest,
@@ -42,17 +56,27 @@ from regard.serve.requests import (
 )
 from regard.serve.routes import Handler, add_operations, add_routes
 from regard.serve.service import ModelService, worker_count
-from regard.serve.settings import ServerSettings
+from regard.serve.settings import ServerLimits, ServerSettings
 from regard.serve.worker import Worker, start_workers
+from regard.text import Tokenizer
 
 PAIRS_PER_JOB = 16
 """Sentence pairs that one job scores; lines in progress wait meanwhile."""
 
 Result = TypeVar("Result")
+Service = ModelService | PredictorService
+Predictor = Translator | TextClassifier | WordTagger | MaskFiller
+"""A predictor that the server has a route for."""
+PREDICTOR_ROUTES: dict[str, type[TextClassifier | WordTagger | MaskFiller]] = {
+    "classify": TextClassifier,
+    "tag": WordTagger,
+    "fill": MaskFiller,
+}
+"""The routes of predictors that read texts in one pass."""
 
 
 def make_app(
-    translators: dict[str, Translator], settings: ServerSettings, languages: ModelLanguages | None = None
+    predictors: Mapping[str, Predictor], settings: ServerSettings, languages: ModelLanguages | None = None
 ) -> FastAPI:
     """Create the ASGI application that serves some models.
 
@@ -62,7 +86,7 @@ def make_app(
         ```
 
     Args:
-        translators: Models by name. Requests that name no model use the first one.
+        predictors: Models by name. Requests that name no model use the first one that answers their route.
         settings: Access control and limits.
         languages: Language pairs of the models, by which LibreTranslate clients choose one.
 
@@ -71,17 +95,15 @@ def make_app(
         the server begins to shut down.
     """
     metrics, limits = Metrics(), settings.limits
-    models = {
-        name: ModelService(name, translator, JobQueue(limits.waiting, worker_count(translator)), metrics)
-        for name, translator in translators.items()
-    }
-    workers: list[Worker] = []
+    models = {name: _make_service(name, predictor, limits, metrics) for name, predictor in predictors.items()}
+    workers: list[Worker | PredictorWorker] = []
     health = Health(workers)
     log = AccessLog(sys.stdout, metrics) if settings.access_log else None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        workers.extend(worker for service in models.values() for worker in start_workers(service))
+        for service in models.values():
+            workers.extend(start_workers(service) if isinstance(service, ModelService) else [start_worker(service)])
         if log is not None:
             log.start()
         health.phase = "ready"
@@ -106,6 +128,23 @@ def make_app(
     _complete_openapi(app, settings)
     _add_middleware(app, settings, metrics, log)
     return app
+
+
+def _make_service(name: str, predictor: Predictor, limits: ServerLimits, metrics: Metrics) -> Service:
+    """Return a predictor with a queue and workers of its kind.
+
+    Raises:
+        ValueError: No route serves what it predicts.
+    """
+    if isinstance(predictor, Translator):
+        return ModelService(name, predictor, JobQueue(limits.waiting, worker_count(predictor)), metrics)
+    for route, kind in PREDICTOR_ROUTES.items():
+        if isinstance(predictor, kind):
+            return PredictorService(name, route, predictor, JobQueue(limits.waiting, 1), metrics)
+    raise ValueError(
+        f"{name} is a {type(predictor).__name__}, which the server has no route for; serve a run with task = "
+        "'translation', 'classification' or 'tagging', or a masked language model"
+    )
 
 
 def _complete_openapi(app: FastAPI, settings: ServerSettings) -> None:
@@ -139,9 +178,10 @@ def _add_middleware(app: FastAPI, settings: ServerSettings, metrics: Metrics, lo
 class _Handlers:
     """The handlers of the routes; their docstrings are the descriptions in OpenAPI."""
 
-    def __init__(self, models: dict[str, ModelService], languages: ModelLanguages, settings: ServerSettings) -> None:
+    def __init__(self, models: dict[str, Service], languages: ModelLanguages, settings: ServerSettings) -> None:
         self.models, self.limits = models, settings.limits
-        self.languages = {name: languages.get(name, ()) for name in models}
+        translators = [name for name, service in models.items() if isinstance(service, ModelService)]
+        self.languages = {name: languages.get(name, ()) for name in translators}
         self.token, self.started = TokenCheck(settings.token), int(time.time())
         # One thread: tokenising is mostly Python code, which several threads would not make faster.
         self.tokenizing = ThreadPoolExecutor(1, "regard-tokens")
@@ -153,6 +193,9 @@ class _Handlers:
             "perplexity": self.perplexity,
             "align": self.align,
             "tokens": self.tokens,
+            "classify": self.classify,
+            "tag": self.tag,
+            "fill": self.fill,
             "languages": self.list_languages,
             "models": self.list_models,
             "v1_models": self.list_openai_models,
@@ -248,6 +291,32 @@ class _Handlers:
             raise HTTPException(504, timeout_message(seconds)) from None
         return Response(body, media_type="application/json")
 
+    async def classify(self, request: Request) -> Response:
+        """Classify texts: label, and probability of each class."""
+        return await self._predict(request, ClassifyRequest, "classify")
+
+    async def tag(self, request: Request) -> Response:
+        """Tag the words of sentences."""
+        return await self._predict(request, TagRequest, "tag")
+
+    async def fill(self, request: Request) -> Response:
+        """Fill the masks of texts with candidates."""
+        return await self._predict(request, FillRequest, "fill")
+
+    async def _predict(self, request: Request, kind: type[TextsRequest], route: str) -> Response:
+        asked = _or_422(partial(parse_request, kind, await read_body(request, self.limits), self.limits))
+        service = self._service(asked.model, route)
+        assert isinstance(service, PredictorService), "only these answer the route"
+        self._note(asked, service, service.tokenizers)
+        options = tuple(asked.options.items())
+
+        def make_jobs(response: PendingResponse) -> Sequence[QueuedJob]:
+            return [TextJob(response, index, text, options) for index, text in enumerate(asked.lines)]
+
+        results = await run_jobs(request, service, make_jobs, self.limits.seconds)
+        check_results(results)
+        return _json(responses.predictions_response(service.name, results))
+
     async def list_languages(self) -> Response:
         """List the languages of the models, in the form of LibreTranslate."""
         return _json(list_languages(self.languages))
@@ -267,28 +336,48 @@ class _Handlers:
         return _json(responses.openai_model(self._describe(service.name), self.started))
 
     def _describe(self, name: str) -> dict[str, Any]:
-        return responses.describe_model(name, self.models[name].translator, self.languages[name])
+        service = self.models[name]
+        if isinstance(service, PredictorService):
+            return responses.describe_predictor(service)
+        return responses.describe_model(name, service.translator, self.languages[name])
 
     async def _read(self, request: Request, kind: type[RequestType]) -> tuple[RequestType, ModelService]:
-        """Parse the body of a request, and find the model that it names."""
+        """Parse the body of a request to a translator, and find the one that it names."""
         return self._parse(kind, await read_body(request, self.limits))
 
     def _parse(self, kind: type[RequestType], body: bytes) -> tuple[RequestType, ModelService]:
         asked = _or_422(lambda: parse_request(kind, body, self.limits))
-        service = self._service(asked.model)
-        context = current_request()
-        context.model, context.lines = service.name, asked.count()
-        _or_422(lambda: check_normalised(asked.texts(), service.translator.tokenizers, self.limits))
+        service = self._service(asked.model, "translate")
+        assert isinstance(service, ModelService), "only these translate"
+        self._note(asked, service, service.translator.tokenizers.values())
         return asked, service
 
-    def _service(self, name: str | None) -> ModelService:
-        """Return the model of a name, or the first one."""
+    def _note(self, asked: ModelRequest, service: Service, tokenizers: Iterable[Tokenizer]) -> None:
+        """Note model and lines of a request for metrics and log, and check its size after normalisation."""
+        context = current_request()
+        context.model, context.lines = service.name, asked.count()
+        _or_422(lambda: check_normalised(asked.texts(), tokenizers, self.limits, asked.LINES))
+
+    def _service(self, name: str | None, route: str | None = None) -> Service:
+        """Return the model of a name, or the first one that answers a route."""
+        fitting = {other.name: other for other in self.models.values() if route is None or _route_of(other) == route}
+        if name is None and fitting:
+            return next(iter(fitting.values()))
         if name is None:
-            return next(iter(self.models.values()))
+            routes = ", ".join(sorted({f"/{_route_of(other)}" for other in self.models.values()}))
+            raise RequestError(404, f"no model of this server answers this route; its models answer {routes}", "model")
         if name not in self.models:
-            message = f"there is no model of that name; this server has: {', '.join(self.models)}"
+            message = f"there is no model of that name; this server has: {', '.join(fitting or self.models)}"
             raise RequestError(404, message, "model")
-        return self.models[name]
+        if name not in fitting:
+            message = f"this model answers /{_route_of(self.models[name])}; send the request there, or to another model"
+            raise RequestError(404, message, "model")
+        return fitting[name]
+
+
+def _route_of(service: Service) -> str:
+    """Return the main route that a model answers."""
+    return "translate" if isinstance(service, ModelService) else service.route
 
 
 def _or_422(make: Callable[[], Result]) -> Result:

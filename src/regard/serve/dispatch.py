@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -11,7 +11,8 @@ from starlette.requests import ClientDisconnect, Request
 from regard.predict import Translation
 from regard.predict.translation import empty_translation
 from regard.serve.errors import error_content
-from regard.serve.queue import PendingResponse, QueuedJob, QueueFullError
+from regard.serve.metrics import Metrics
+from regard.serve.queue import JobQueue, PendingResponse, QueuedJob, QueueFullError
 from regard.serve.request_context import current_request
 from regard.serve.service import ModelService, ServerFaultError
 from regard.serve.worker import PartialTranslation
@@ -20,7 +21,15 @@ MakeJobs = Callable[[PendingResponse], Sequence[QueuedJob]]
 """Creates the jobs of a request."""
 
 
-async def run_jobs(request: Request, service: ModelService, make_jobs: MakeJobs, seconds: float) -> list[Any]:
+class QueuedService(Protocol):
+    """A model with a queue of jobs."""
+
+    name: str
+    queue: JobQueue
+    metrics: Metrics
+
+
+async def run_jobs(request: Request, service: QueuedService, make_jobs: MakeJobs, seconds: float) -> list[Any]:
     """Run the jobs of a request, and return their results in order.
 
     Raises:
@@ -104,18 +113,27 @@ def check_translations(lines: Sequence[str], results: Sequence[Any]) -> list[Tra
     Raises:
         HTTPException: 500 if the server failed, 422 if no line at all could be translated.
     """
-    for result in results:
-        if isinstance(result, Exception) and not isinstance(result, ValueError):
-            raise HTTPException(500, str(result) if isinstance(result, ServerFaultError) else "internal error")
-    if all(isinstance(result, Exception) for result in results):
-        raise HTTPException(422, str(results[0]))
+    check_results(results)
     return [
         empty_translation(line, str(result)) if isinstance(result, Exception) else result
         for line, result in zip(lines, results, strict=True)
     ]
 
 
-def _put(service: ModelService, jobs: Sequence[QueuedJob]) -> None:
+def check_results(results: Sequence[Any]) -> None:
+    """Check that no job of a request failed, and that one at least had a result.
+
+    Raises:
+        HTTPException: 500 if the server failed, 422 if every line was refused.
+    """
+    for result in results:
+        if isinstance(result, Exception) and not isinstance(result, ValueError):
+            raise HTTPException(500, str(result) if isinstance(result, ServerFaultError) else "internal error")
+    if all(isinstance(result, Exception) for result in results):
+        raise HTTPException(422, str(results[0]))
+
+
+def _put(service: QueuedService, jobs: Sequence[QueuedJob]) -> None:
     try:
         service.queue.put(jobs)
     except QueueFullError as full:

@@ -9,12 +9,22 @@ from regard import __version__
 from regard.serve import libretranslate, responses
 from regard.serve.errors import ERRORS
 from regard.serve.limits import PUBLIC_PATHS, TOKEN_IN_BODY_PATHS
-from regard.serve.requests import LinesRequest, PairsRequest, TokensRequest, TranslateRequest, request_schema
+from regard.serve.requests import (
+    ClassifyRequest,
+    FillRequest,
+    ModelRequest,
+    PairsRequest,
+    TagRequest,
+    TokensRequest,
+    TranslateRequest,
+    request_schema,
+)
 from regard.serve.settings import ServerSettings
 
 OpenApiResponses = dict[int | str, dict[str, Any]]
 
-DESCRIPTION = """Translation by trained models. Send `{"source": "a line"}` to `/translate`.
+DESCRIPTION = """Predictions by trained models. Send `{"source": "a line"}` to `/translate`, and `{"text": "a text"}` to
+`/classify`, `/tag` or `/fill`, depending on the models.
 
 A request may have one line or many. Lines of different clients are translated in one batch.
 
@@ -25,6 +35,7 @@ Every response has the header `X-Request-ID`: the one of the request if it is a 
 TAGS = [
     {"name": "translation", "description": "Translate lines, by own fields or by those of LibreTranslate."},
     {"name": "scoring", "description": "Score, align and tokenise given text."},
+    {"name": "prediction", "description": "Classify texts, tag their words, and fill their masks."},
     {"name": "models", "description": "The models of this server and their languages."},
     {"name": "operations", "description": "Health checks and metrics."},
 ]
@@ -44,7 +55,14 @@ NDJSON = "application/x-ndjson"
 _TOKEN = "token"
 _REF = "#/components/schemas/"
 _STREAM_EVENTS = (responses.StreamTokens, responses.StreamTranslation, responses.StreamError)
-_REQUESTS: tuple[type[LinesRequest], ...] = (TranslateRequest, PairsRequest, TokensRequest)
+_REQUESTS: tuple[type[ModelRequest], ...] = (
+    TranslateRequest,
+    PairsRequest,
+    TokensRequest,
+    ClassifyRequest,
+    TagRequest,
+    FillRequest,
+)
 _LINE, _TARGET = "I can go alone", "Ich kann allein gehen"
 _EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
     "TranslateRequest": {
@@ -55,6 +73,9 @@ _EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
     "LibreTranslateRequest": {"libretranslate": {"q": _LINE, "source": "auto", "target": "de"}},
     "PairsRequest": {"pair": {"source": _LINE, "target": _TARGET}},
     "TokensRequest": {"line": {"source": _LINE}},
+    "ClassifyRequest": {"texts": {"text": ["the food was not good", "we liked the hotel"], "attention": True}},
+    "TagRequest": {"sentence": {"text": _LINE}},
+    "FillRequest": {"text": {"text": "the animal did not [MASK] the street", "top": 3}},
 }
 _HEADERS: dict[str, dict[str, Any]] = {
     "X-Request-ID": {

@@ -115,7 +115,24 @@ class FunctionJob:
     is_wide: bool = False
 
 
-QueuedJob = TranslationJob | FunctionJob
+@dataclass(frozen=True, eq=False)
+class TextJob:
+    """A text to predict something about, number `index` of its request."""
+
+    response: PendingResponse
+    index: int
+    text: str
+    options: tuple[tuple[str, Any], ...] = ()
+    """Names and values of the options; texts with equal options are predicted together."""
+    is_wide: bool = False
+
+    @cached_property
+    def cost(self) -> float:
+        """Tokens, estimated."""
+        return len(self.text.encode(errors="replace")) // BYTES_PER_TOKEN + 1
+
+
+QueuedJob = TranslationJob | FunctionJob | TextJob
 
 
 class JobQueue:

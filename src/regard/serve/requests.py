@@ -4,8 +4,8 @@ Parsing is strict: unknown fields, numbers in quotes, NaN and invalid Unicode ar
 field. No field is ever used as a path, an address or code.
 """
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -16,26 +16,29 @@ from regard.predict.search import EXTRA_TOKENS
 from regard.recipe.decode import pydantic_field
 from regard.serve.errors import FieldError
 from regard.serve.settings import ServerLimits
-from regard.text import Tokenizers
+from regard.text import Tokenizer
 
 Phrase = Annotated[str, Field(min_length=1, max_length=200)]
 Lines = str | Annotated[list[str], Field(min_length=1)]
 
 
-class LinesRequest(BaseModel):
-    """Fields that every request has: lines of text, and the model to use."""
+class ModelRequest(BaseModel):
+    """What every request has: lines of text, and the model to use."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
+    LINES: ClassVar[str]
+    """Name of the field with the lines."""
+
     model: str | None = Field(
-        None, max_length=200, description="Name of a model of this server. Default: its first model."
+        None, max_length=200, description="Name of a model of this server. Default: its first model for this route."
     )
-    source: Lines = Field(description="A source line, or a list of lines.", examples=["I can go alone"])
 
     @property
     def lines(self) -> list[str]:
-        """The source lines as a list."""
-        return [self.source] if isinstance(self.source, str) else self.source
+        """The lines as a list."""
+        lines = getattr(self, self.LINES)
+        return [lines] if isinstance(lines, str) else lines
 
     def count(self) -> int:
         """Return the number of lines."""
@@ -44,6 +47,14 @@ class LinesRequest(BaseModel):
     def texts(self) -> list[str]:
         """Return all text of the request, to limit its size."""
         return self.lines
+
+
+class LinesRequest(ModelRequest):
+    """Source lines of a translator."""
+
+    LINES: ClassVar[str] = "source"
+
+    source: Lines = Field(description="A source line, or a list of lines.", examples=["I can go alone"])
 
 
 class TranslateFields(LinesRequest):
@@ -141,7 +152,36 @@ class TokensRequest(LinesRequest):
     side: Literal["source", "target"] = Field("source", description="Tokenizer to use.")
 
 
-RequestType = TypeVar("RequestType", bound=LinesRequest)
+class TextsRequest(ModelRequest):
+    """Texts to predict something about."""
+
+    LINES: ClassVar[str] = "text"
+
+    text: Lines = Field(description="A text, or a list of texts.", examples=["the food was not good"])
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the prediction."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name not in ("model", "text")}
+
+
+class ClassifyRequest(TextsRequest):
+    """Texts to classify."""
+
+    attention: bool = Field(False, description="Return the attention weights of words and sentences too.")
+
+
+class TagRequest(TextsRequest):
+    """Sentences to tag, their words separated by white space."""
+
+
+class FillRequest(TextsRequest):
+    """Texts with `[MASK]` in place of the words to fill in."""
+
+    top: int = Field(5, ge=1, le=100, description="Number of candidates for each mask.")
+
+
+RequestType = TypeVar("RequestType", bound=ModelRequest)
 
 
 def parse_request(kind: type[RequestType], body: bytes, limits: ServerLimits) -> RequestType:
@@ -157,11 +197,11 @@ def parse_request(kind: type[RequestType], body: bytes, limits: ServerLimits) ->
     characters = sum(map(len, request.texts()))
     if (count := request.count()) > limits.sentences:
         message = f"there are {count} lines, and this server allows {limits.sentences}; send several requests"
-        raise FieldError(message, "source")
+        raise FieldError(message, kind.LINES)
     if characters > limits.characters:
         raise FieldError(
             f"there are {characters} characters, and this server allows {limits.characters}; send several requests",
-            "source",
+            kind.LINES,
         )
     return request
 
@@ -181,30 +221,32 @@ def invalid_request(error: ValidationError, kind: type[BaseModel]) -> FieldError
     return FieldError(describe_errors(error, kind.model_fields, count=5), field)
 
 
-def check_normalised(texts: Sequence[str], tokenizers: Tokenizers, limits: ServerLimits) -> None:
+def check_normalised(
+    texts: Sequence[str], tokenizers: Iterable[Tokenizer], limits: ServerLimits, field: str = "source"
+) -> None:
     """Count the characters and tokens of text after normalisation, which may turn one character into eighteen.
 
     Raises:
         ValueError: There are more than the limit of characters allows.
     """
-    for tokenizer in set(tokenizers.values()):
+    for tokenizer in set(tokenizers):
         for unit, measure in (("characters after normalisation", tokenizer.normalise), ("tokens", tokenizer.encode)):
             # Plain ASCII does not grow, and has at most one token for each character.
             count = sum(len(text) if text.isascii() else len(measure(text)) for text in texts)
             if count > limits.characters:
                 raise FieldError(
                     f"there are {count} {unit}, and this server allows {limits.characters}; send several requests",
-                    "source",
+                    field,
                 )
 
 
-def request_schema(kind: type[LinesRequest], limits: ServerLimits) -> dict[str, Any]:
+def request_schema(kind: type[ModelRequest], limits: ServerLimits) -> dict[str, Any]:
     """Return the JSON schema of a request, with the limits of this server in it."""
     schema = kind.model_json_schema()
     assert "$defs" not in schema, "an inline schema of OpenAPI cannot refer to definitions"
     for name, field in schema["properties"].items():
         for choice in field.get("anyOf", ()):
-            if name in ("source", "target"):
+            if name in ("source", "target", "text"):
                 is_list = choice["type"] == "array"
                 choice["maxItems" if is_list else "maxLength"] = limits.sentences if is_list else limits.characters
             elif name in ("beam", "nbest", "mbr") and choice["type"] == "integer":

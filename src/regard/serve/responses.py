@@ -8,9 +8,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from regard.engines import Engine as FastEngine
+from regard.nn.cost import count_parameters
 from regard.predict import Translation, Translator
 from regard.predict.scoring import ScoredTarget
 from regard.serve.languages import LanguagePair
+from regard.serve.predictor_service import PredictorService
 from regard.serve.requests import TokensRequest
 
 
@@ -28,6 +30,12 @@ class TranslatedLine(BaseModel):
     )
     nbest: list["TranslatedLine"] | None = Field(None, description="The n-best list, this translation first.")
     fault: str | None = Field(None, description="Why the line could not be translated.")
+
+
+class Fault(BaseModel):
+    """Why nothing could be predicted about a text."""
+
+    fault: str
 
 
 class TranslateResponse(BaseModel):
@@ -90,13 +98,72 @@ class TokensResponse(BaseModel):
     lines: list[list[LineToken]]
 
 
+class ClassifiedTextFields(BaseModel):
+    """The label of a text."""
+
+    label: str = Field(description="The predicted label; several are separated by commas.")
+    labels: list[str]
+    probability: float
+    probabilities: dict[str, float] = Field(description="Probability of each class, the most probable first.")
+    words: list[tuple[int, int, float]] | None = Field(
+        None, description="Of each word first and last character, exclusive, and attention weight, if requested."
+    )
+    sentences: list[tuple[int, int, float]] | None = Field(None, description="The same of each sentence of a document.")
+
+
+class ClassifyResponse(BaseModel):
+    """Response of `/classify`: for each text its label, or a fault."""
+
+    model: str
+    results: list[ClassifiedTextFields | Fault]
+
+
+class TaggedSentenceFields(BaseModel):
+    """The words of a sentence, with a tag and its probability for each."""
+
+    words: list[str]
+    tags: list[str]
+    probabilities: list[float]
+
+
+class TagResponse(BaseModel):
+    """Response of `/tag`: for each sentence the tags of its words, or a fault."""
+
+    model: str
+    results: list[TaggedSentenceFields | Fault]
+
+
+class MaskCandidateFields(BaseModel):
+    """A candidate for a mask."""
+
+    word: str
+    token: str
+    probability: float
+
+
+class FilledTextFields(BaseModel):
+    """A text with its masks filled, and the candidates for each mask."""
+
+    text: str
+    filled: str
+    masks: list[list[MaskCandidateFields]]
+
+
+class FillResponse(BaseModel):
+    """Response of `/fill`: for each text the candidates for its masks, or a fault."""
+
+    model: str
+    results: list[FilledTextFields | Fault]
+
+
 class ModelDescription(BaseModel):
     """A model of this server."""
 
     name: str
+    route: Literal["translate", "classify", "tag", "fill"] = Field(description="The route that it answers.")
     parameters: int
-    vocabulary: tuple[int, int] = Field(description="Vocabulary sizes of source and target.")
-    longest: int = Field(description="Source tokens the model was trained on; longer lines are split.")
+    vocabulary: list[int] = Field(description="Size of each vocabulary of texts; of source and target in translation.")
+    longest: int | None = Field(None, description="Source tokens a translator was trained on; longer lines are split.")
     device: str
     precision: str
     aligns: bool = Field(description="Whether the model has attention to read word alignments from.")
@@ -225,7 +292,8 @@ def describe_model(name: str, translator: Translator, languages: Sequence[Langua
     tokenizers, engine = translator.tokenizers, translator.engine
     return {
         "name": name,
-        "parameters": sum(parameter.numel() for parameter in translator.model.parameters()),
+        "route": "translate",
+        "parameters": count_parameters(translator.model),
         "vocabulary": [len(tokenizers["source"]), len(tokenizers["target"])],
         "longest": translator.longest,
         "device": str(translator.device),
@@ -234,6 +302,29 @@ def describe_model(name: str, translator: Translator, languages: Sequence[Langua
         "symbols": list(tokenizers["source"].settings.symbols),
         "languages": [[pair.source, pair.target] for pair in languages],
     }
+
+
+def describe_predictor(service: PredictorService) -> dict[str, Any]:
+    """Describe a model that does not translate, for the response of `/models`."""
+    predictor = service.predictor
+    return {
+        "name": service.name,
+        "route": service.route,
+        "parameters": count_parameters(predictor.model),
+        "vocabulary": [len(predictor.tokenizer)],
+        "longest": None,
+        "device": str(predictor.device),
+        "precision": predictor.precision,
+        "aligns": False,
+        "symbols": list(predictor.tokenizer.settings.symbols),
+        "languages": [],
+    }
+
+
+def predictions_response(model: str, results: Sequence[Any]) -> dict[str, Any]:
+    """Build the response of `/classify`, `/tag` and `/fill`."""
+    faults = [{"fault": str(result)} if isinstance(result, ValueError) else result.to_json() for result in results]
+    return {"model": model, "results": faults}
 
 
 def openai_model(description: dict[str, Any], created: int) -> dict[str, Any]:

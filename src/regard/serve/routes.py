@@ -24,6 +24,9 @@ _POST_ROUTES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "perplexity": ("scoring", responses.PerplexityResponse, request_body("PairsRequest")),
     "align": ("scoring", responses.AlignResponse, request_body("PairsRequest")),
     "tokens": ("scoring", responses.TokensResponse, request_body("TokensRequest")),
+    "classify": ("prediction", responses.ClassifyResponse, request_body("ClassifyRequest")),
+    "tag": ("prediction", responses.TagResponse, request_body("TagRequest")),
+    "fill": ("prediction", responses.FillResponse, request_body("FillRequest")),
 }
 """Tag, response and request of each route that reads a body."""
 _MODEL_PARAMETER = {

@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -17,8 +17,7 @@ from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
 
 from regard.engines.malloc import limit_arenas, trim_memory
-from regard.predict import Translator
-from regard.serve.app import make_app
+from regard.serve.app import Predictor, make_app
 from regard.serve.connections import ConnectionLimitMiddleware, HttpConnection, WebSocketConnection
 from regard.serve.languages import ModelLanguages
 from regard.serve.listener import Listener, raise_file_limit
@@ -60,7 +59,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve(
-    translators: dict[str, Translator],
+    predictors: Mapping[str, Predictor],
     settings: ServerSettings,
     listener: socket.socket,
     languages: ModelLanguages | None = None,
@@ -73,8 +72,8 @@ def serve(
         serve({"de": regard.load("runs/en-de")}, settings, listen(settings.host, settings.port))
         ```
     """
-    app, address = make_app(translators, settings, languages), url(listener)
-    names = ", ".join(translators)
+    app, address = make_app(predictors, settings, languages), url(listener)
+    names = ", ".join(predictors)
     run(app, settings, listener, lambda: log_line(f"ready: {names} on {address}, documentation at {address}/docs"))
     log_line(f"stopped; {app.state.metrics.answered_requests()} requests answered")
 
