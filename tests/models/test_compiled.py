@@ -93,21 +93,21 @@ def on_cuda() -> dict[str, float]:
     return differences
 
 
-def run_in_process(what: str) -> dict[str, float]:
-    done = subprocess.run([sys.executable, __file__, what], capture_output=True, text=True, check=False)
+def run_in_process(python: str, what: str) -> dict[str, float]:
+    done = subprocess.run([python, __file__, what], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
-def test_batches_of_every_size_run_through_one_compiled_model() -> None:
-    differences = run_in_process("on_this_cpu")
+def test_batches_of_every_size_run_through_one_compiled_model(python: str) -> None:
+    differences = run_in_process(python, "on_this_cpu")
     assert differences["graphs"] == 1
     assert differences["difference"] < 1e-12
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA")
 def test_every_kernel_on_cuda_gives_the_numbers_of_the_cpu() -> None:
-    differences = run_in_process("on_cuda")
+    differences = run_in_process(sys.executable, "on_cuda")
     assert max(value for name, value in differences.items() if not name.endswith("half")) < 1e-4, differences
     assert max(differences.values()) < 0.01, differences
 
