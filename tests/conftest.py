@@ -9,6 +9,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 from tests.fork_server import forked_python
+from tests.scheduling import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[1]
 
