@@ -8,6 +8,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
+from tests.fork_server import forked_python
+from tests.scheduling import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -30,6 +32,12 @@ for profile, examples in (("regard", 30), ("sweep", 300)):
         profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples
     )
 settings.load_profile("regard")
+
+
+@pytest.fixture(scope="session")
+def python() -> str:
+    """Return a command like `sys.executable` that forks a process, for files that are programs themselves."""
+    return forked_python()
 
 
 @pytest.fixture(scope="session")

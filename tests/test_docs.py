@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.fork_server import forked_commands, forked_python
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))
@@ -19,7 +20,7 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)")
 LINE_NUMBER = re.compile(r"\.(?:py|ts|svelte)(?::\d|#L\d|\W{1,3}lines? \d)")
 WIDTH = 100
-LONG_TRAINING, SHORT_TRAINING = re.compile(r"train\.minutes=\d+"), "train.steps=50"
+LONG_TRAINING, SHORT_TRAINING = re.compile(r"train\.minutes=\d+"), "train.steps=30 train.tokens=256"
 """What the README trains until its output makes sense, and what a test of its commands trains instead."""
 
 
@@ -51,8 +52,8 @@ def clone(tmp_path: Path) -> Path:
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder, with the `regard` of this Python first on the path."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    """Run a command in a folder, with the `regard` and `python` of a fork server first on the path."""
+    path = os.pathsep.join([str(forked_commands()), str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "REGARD_CACHE": str(folder / "cache")}
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
 
@@ -71,7 +72,7 @@ def test_the_commands_and_python_examples_of_a_document_run(name: str, clone: Pa
     script = LONG_TRAINING.sub(SHORT_TRAINING, "set -eu\n" + "\n".join(commands))
     process = run(["bash", "-c", script], clone)
     assert process.returncode == 0, process.stderr
-    process = run([sys.executable, "-W", "error", "-c", "\n".join(blocks(name, "python"))], clone)
+    process = run([forked_python(), "-W", "error", "-c", "\n".join(blocks(name, "python"))], clone)
     assert process.returncode == 0, process.stderr
 
 

@@ -20,9 +20,6 @@ PROMPTS = [" ".join(sentence.split()[:3]) for sentence in SENTENCES]
 PICTURE = ROOT / "build" / "browser" / "language-model"
 """Folder of the screenshots of all views."""
 
-# All tests share one browser and its models, so one xdist worker runs them.
-pytestmark = pytest.mark.xdist_group("browser")
-
 
 @pytest.fixture(scope="session")
 def generator(memorised_text: Path) -> TextGenerator:

@@ -26,9 +26,6 @@ LAST = "اأإآدذرزوؤةءً"
 """Arabic letters of the phrasebook that never join the next letter, and a combining mark on such a letter."""
 VIEWS = ("workbench", "atlas", "stepper", "whatif", "beam", "maths", "positions")
 
-# All tests share one browser and its models, so one xdist worker runs them.
-pytestmark = pytest.mark.xdist_group("browser")
-
 
 @pytest.fixture(scope="session")
 def german(memorised: Path) -> Translator:

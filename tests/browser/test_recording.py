@@ -4,13 +4,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.browser.conftest import PATIENCE, opened, playwright
 
 from regard.data.phrasebook import phrases
 from regard.tasks import load_translator
-
-pytestmark = pytest.mark.xdist_group("browser")
 
 SENTENCE = next(phrase.source for phrase in phrases("de", "train", 20))
 

@@ -10,8 +10,6 @@ from regard.cli import app
 from regard.cli.demo import demo_recipe
 from regard.recipe import load
 
-pytestmark = pytest.mark.xdist_group("demo")  # one worker, so that the demo is trained once
-
 ROOT = Path(__file__).resolve().parents[2]
 TINY = [
     "train.steps=4", "train.every=2", "train.tokens=256", "train.translate=2", "train.precision=float32",

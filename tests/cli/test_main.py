@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.fork_server import forked_python
 
 from regard.recipe import shipped_recipe, shipped_recipes
 
@@ -18,9 +19,12 @@ COMMANDS += [["figure"], ["look"], ["tag"]]
 COMMANDS += [["recipe", name] for name in ("new", "show", "check", "explain", "schema")]
 
 
-def regard(*arguments: str, cwd: Path | None = None, debug: bool = False) -> subprocess.CompletedProcess[str]:
+def regard(
+    *arguments: str, cwd: Path | None = None, debug: bool = False, python: str = sys.executable
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a new interpreter; one that imports torch starts sooner in a forked process."""
     environment = {**os.environ, **({"REGARD_DEBUG": "1"} if debug else {})}
-    command = [sys.executable, "-m", "regard", *arguments]
+    command = [python, "-m", "regard", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=environment)
 
 
@@ -80,7 +84,7 @@ def test_an_error_of_the_user_is_a_message_without_a_traceback(
 
 def test_a_missing_corpus_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_text('[data]\ntrain = [{ source = "a.en", target = "a.de" }]\n', encoding="utf-8")
-    done = regard("prepare", "r.toml", cwd=tmp_path)
+    done = regard("prepare", "r.toml", cwd=tmp_path, python=forked_python())
     assert (done.returncode, "a.en does not exist" in done.stderr) == (1, True)
 
 
@@ -88,11 +92,11 @@ def test_a_missing_corpus_is_named_in_the_error(tmp_path: Path) -> None:
 def test_prepare_does_not_change_a_trained_run(trained: str, tmp_path: Path) -> None:
     recipe = '[data]\ntrain = [{ to = "de", pairs = 200 }]\n[text]\nsize = 320\n'
     (tmp_path / "r.toml").write_text(recipe, encoding="utf-8")
-    assert regard("prepare", "r.toml", cwd=tmp_path).returncode == 0
+    assert regard("prepare", "r.toml", cwd=tmp_path, python=forked_python()).returncode == 0
     run = tmp_path / "runs" / "r"
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     (run / trained).mkdir()
-    done = regard("prepare", "r.toml", "text.size=330", cwd=tmp_path)
+    done = regard("prepare", "r.toml", "text.size=330", cwd=tmp_path, python=forked_python())
     assert (done.returncode, "330 pieces" in done.stdout) == (0, True)
     assert "has a trained model, so nothing was written" in done.stderr
     assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
@@ -123,7 +127,8 @@ def test_a_closed_standard_stream_is_an_error_of_the_user(
 ) -> None:
     (tmp_path / "in.txt").write_text("the dog\n", encoding="utf-8")
     runs = {"RUN": str(memorised), "TEXT": str(memorised_text)}
-    words = shlex.join([sys.executable, "-m", "regard", *(runs.get(word, word) for word in arguments)])
+    python = forked_python() if arguments[0] in ("translate", "generate") else sys.executable
+    words = shlex.join([python, "-m", "regard", *(runs.get(word, word) for word in arguments)])
     done = subprocess.run(
         ["bash", "-c", f"{words} {redirection}"], capture_output=True, text=True, check=False, cwd=tmp_path
     )

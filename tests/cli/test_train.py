@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.fork_server import forked_python
+
 RECIPE = """
 [data]
 train = [{ to = "de", pairs = 200 }]
@@ -27,7 +29,7 @@ every = 1000000
 
 def test_a_stopped_training_saves_the_model_and_exits_with_130(tmp_path: Path) -> None:
     (tmp_path / "long.toml").write_text(RECIPE, encoding="utf-8")
-    command = [sys.executable, "-m", "regard", "train", str(tmp_path / "long.toml"), "--run", str(tmp_path / "run")]
+    command = [forked_python(), "-m", "regard", "train", str(tmp_path / "long.toml"), "--run", str(tmp_path / "run")]
     with subprocess.Popen([*command, "--plain"], stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         next(line for line in running.stderr if line.startswith("step 1/"))

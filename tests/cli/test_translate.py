@@ -1,13 +1,12 @@
 """The command `regard translate`: pipes, signals, invalid bytes, columns and files of constraints."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.fork_server import forked_python
 from typer.testing import CliRunner
 
 from regard.cli import app
@@ -19,10 +18,9 @@ KNOWN = [(phrase.source, phrase.target) for phrase in phrases("de", "train", 20)
 
 
 def start(*words: str | Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "regard", "translate", *map(str, words), "--device", "cpu"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [forked_python(), "-m", "regard", "translate", *map(str, words), "--device", "cpu"]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment)
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
 
 
 def translate(run: Path, text: str | bytes, *words: str | Path) -> list[str]:

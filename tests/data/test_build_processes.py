@@ -56,8 +56,8 @@ def die_at(moment: int) -> None:
     counting(lambda number: os.kill(os.getpid(), signal.SIGKILL) if number == moment else None)
 
 
-def start(*arguments: object) -> "subprocess.Popen[str]":
-    command = [sys.executable, __file__, *map(str, arguments)]
+def start(python: str, *arguments: object) -> "subprocess.Popen[str]":
+    command = [python, __file__, *map(str, arguments)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -90,7 +90,7 @@ def stores(folder: Path) -> list[Path]:
     return sorted((folder / "cache" / "store").glob("*"))
 
 
-def test_killed_at_random_moments_a_store_is_complete_or_absent(folder: Path) -> None:
+def test_killed_at_random_moments_a_store_is_complete_or_absent(python: str, folder: Path) -> None:
     moments: list[int] = []
     counting(moments.append)
     try:
@@ -103,7 +103,7 @@ def test_killed_at_random_moments_a_store_is_complete_or_absent(folder: Path) ->
     # The last calls, in which the store gets its name, are chosen as often as all the others.
     for moment in [draw.choice(moments) for _ in range(4)] + [draw.choice(moments[-40:]) for _ in range(4)]:
         shutil.rmtree(reference.folder, ignore_errors=True)
-        with start(folder, "kill", moment) as process:
+        with start(python, folder, "kill", moment) as process:
             status = process.wait()
         assert status in (0, -signal.SIGKILL)
         killed += status != 0
@@ -114,8 +114,8 @@ def test_killed_at_random_moments_a_store_is_complete_or_absent(folder: Path) ->
     assert stores(folder) == [reference.folder]
 
 
-def test_two_processes_at_once_make_one_store(folder: Path) -> None:
-    with start(folder, "wait") as one, start(folder, "wait") as two:
+def test_two_processes_at_once_make_one_store(python: str, folder: Path) -> None:
+    with start(python, folder, "wait") as one, start(python, folder, "wait") as two:
         assert one.stdout
         assert two.stdout
         assert [process.stdout.readline() for process in (one, two) if process.stdout] == ["ready\n"] * 2
@@ -135,8 +135,8 @@ def test_two_processes_at_once_make_one_store(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1000, 300_000])
-def test_a_full_disk_is_an_error_with_a_remedy_and_leaves_nothing(folder: Path, limit: int) -> None:
-    with start(folder, "full", limit) as process:
+def test_a_full_disk_is_an_error_with_a_remedy_and_leaves_nothing(python: str, folder: Path, limit: int) -> None:
+    with start(python, folder, "full", limit) as process:
         output, _ = process.communicate()
     assert "stopped after" in output
     assert "REGARD_CACHE" in output

@@ -114,16 +114,16 @@ def on_cuda() -> dict[str, float]:
     return differences
 
 
-def run_in_process(what: str) -> dict[str, float]:
-    done = subprocess.run([sys.executable, __file__, what], capture_output=True, text=True, check=False)
+def run_in_process(python: str, what: str) -> dict[str, float]:
+    done = subprocess.run([python, __file__, what], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
 @pytest.fixture(scope="module")
-def compiled_on_cpu() -> dict[str, float]:
+def compiled_on_cpu(python: str) -> dict[str, float]:
     """Compile all models in one process, which starts slowly."""
-    return run_in_process("on_this_cpu")
+    return run_in_process(python, "on_this_cpu")
 
 
 def test_batches_of_every_size_run_through_one_compiled_model(compiled_on_cpu: dict[str, float]) -> None:
@@ -140,7 +140,7 @@ def test_a_compiled_classifier_has_the_loss_and_the_gradients_of_a_plain_one(
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA")
 def test_every_kernel_on_cuda_gives_the_numbers_of_the_cpu() -> None:
-    differences = run_in_process("on_cuda")
+    differences = run_in_process(sys.executable, "on_cuda")
     assert max(value for name, value in differences.items() if not name.endswith("half")) < 1e-4, differences
     assert max(differences.values()) < 0.01, differences
 

@@ -6,7 +6,6 @@ separate process: this file, as a program.
 
 import json
 import subprocess
-import sys
 import warnings
 
 import pytest
@@ -48,8 +47,8 @@ def every_gap() -> dict[str, float]:
 
 
 @pytest.fixture(scope="module")
-def gaps() -> dict[str, float]:
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=False)
+def gaps(python: str) -> dict[str, float]:
+    done = subprocess.run([python, __file__], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 

@@ -1,5 +1,4 @@
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -153,9 +152,9 @@ def graphs_compiled_for(batches: list[Ragged]) -> int:
     return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 
 
-def test_batches_of_every_size_share_one_compiled_graph() -> None:
+def test_batches_of_every_size_share_one_compiled_graph(python: str) -> None:
     # In a separate process, because the wrappers that check shapes under pytest cannot be compiled.
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=False)
+    done = subprocess.run([python, __file__], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "1"
 

@@ -5,12 +5,13 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from typing import Any
+
+from tests.fork_server import forked_python
 
 JSON = {"Content-Type": "application/json"}
 SECONDS = 60
@@ -113,6 +114,7 @@ def running_server(command: list[str], **environment: str) -> Iterator[Server]:
             process.stderr.close()
 
 
-def serve_command(*arguments: str) -> list[str]:
-    """Return a command that runs `regard serve` on a free port."""
-    return [sys.executable, "-m", "regard", "serve", *arguments, "--port", "0", "--device", "cpu", "--workers", "2"]
+def serve_command(*arguments: str, python: str | None = None) -> list[str]:
+    """Return a command that runs `regard serve` on a free port, by default in a forked process."""
+    command = [python or forked_python(), "-m", "regard", "serve", *arguments]
+    return [*command, "--port", "0", "--device", "cpu", "--workers", "2"]

@@ -1,5 +1,6 @@
 """One server for all tests that do not change it, and the same model in this process."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +14,13 @@ from regard.tasks import load_translator
 
 @pytest.fixture(scope="session")
 def server(memorised: Path) -> Iterator[Server]:
-    """A server with low limits, and one model under two names."""
+    """A server with low limits, and one model under two names.
+
+    It is a new interpreter, because torch reads the limits of its caches, which a test of memory needs, when it is
+    imported.
+    """
     limits = ("--read-timeout", "1", "--max-characters", "4000", "--max-sentences", "40", "--max-beam", "8")
-    with running_server(serve_command(str(memorised), f"again={memorised}", *limits)) as running:
+    with running_server(serve_command(str(memorised), f"again={memorised}", *limits, python=sys.executable)) as running:
         yield running
 
 

@@ -31,7 +31,7 @@ def logged(memorised: Path, written: Path) -> Iterator[Server]:
     command = serve_command(str(memorised), "--access-log", "json", "--max-connections", str(CONNECTIONS))
     command += ["--languages", "en-de"]
     with running_server(
-        ["bash", "-c", 'exec "$@" > "$LOG"', "serve", *command], LOG=str(written), REGARD_TOKEN="s3cret"
+        ["bash", "-c", 'exec "${@:2}" > "$1"', "serve", str(written), *command], REGARD_TOKEN="s3cret"
     ) as running:
         yield running
 

@@ -3,10 +3,10 @@
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from tests.fork_server import forked_python
 from tests.serve.client import SECONDS, Server
 from typer.main import get_command
 
@@ -41,7 +41,7 @@ def test_every_curl_command_works(server: Server) -> None:
 
 
 def test_the_python_client_works(server: Server) -> None:
-    printed = output([sys.executable, "-W", "error", "-c", code("python")], server).splitlines()
+    printed = output([forked_python(), "-W", "error", "-c", code("python")], server).splitlines()
     assert printed[0].startswith("Wir haben einen berühmten Fahrer angerufen")
     assert printed[-2] == "Der Hund, der ein großes Huhn verfolgte, ist freundlich"
     assert "this server allows 8" in printed[-1]

@@ -4,13 +4,13 @@ import json
 import os
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fork_server import forked_python
 from tests.serve.attack import UPGRADE
 from tests.serve.client import SECONDS, Server, read_all, running_server
 from websockets.exceptions import InvalidStatus
@@ -28,7 +28,7 @@ LONG = "the cat is tired and " * 30
 
 def look_command(*arguments: str) -> list[str]:
     """Return a command that runs `regard look` on a free port, without a browser."""
-    return [sys.executable, "-m", "regard", "look", *arguments, "--port", "0", "--device", "cpu", "--no-browser"]
+    return [forked_python(), "-m", "regard", "look", *arguments, "--port", "0", "--device", "cpu", "--no-browser"]
 
 
 @pytest.fixture(scope="module")

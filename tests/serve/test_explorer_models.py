@@ -1,9 +1,9 @@
 """The explorer while its model is trained in the background, and its page."""
 
-import sys
 from pathlib import Path
 
 import pytest
+from tests.fork_server import forked_python
 from tests.serve import explorer_server
 from tests.serve.client import running_server
 from tests.serve.test_explorer import connected, receive, receive_answer, send
@@ -21,7 +21,7 @@ def page(tmp_path: Path) -> Path:
 
 
 def command(page: Path, folder: Path, *overrides: str) -> list[str]:
-    return [sys.executable, str(explorer_server.__file__), str(page), str(folder), *overrides]
+    return [forked_python(), str(explorer_server.__file__), str(page), str(folder), *overrides]
 
 
 def test_a_model_is_trained_once_with_progress(page: Path, tmp_path: Path) -> None:

@@ -1,17 +1,16 @@
 """Faults inside a server process: it reports them clearly, and continues."""
 
 import json
-import os
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.fork_server import forked_python
 from tests.serve.client import SECONDS, Server, read_all, running_server
 
 from regard.predict import Translator
@@ -28,8 +27,8 @@ def switches(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def faulty(memorised: Path, switches: Path) -> Iterator[Server]:
-    command = [sys.executable, str(HERE / "faulty_server.py"), str(memorised), str(switches), str(TIME_LIMIT)]
-    with running_server(command, PYTHONPATH=os.pathsep.join(path for path in sys.path if path)) as running:
+    command = [forked_python(), str(HERE / "faulty_server.py"), str(memorised), str(switches), str(TIME_LIMIT)]
+    with running_server(command) as running:
         yield running
 
 
@@ -151,7 +150,7 @@ def test_damaged_or_missing_weights_are_an_error_at_start(memorised: Path, tmp_p
     broken = tmp_path / "broken"
     shutil.copytree(memorised, broken)
     weights = broken / "model.safetensors"
-    command = [sys.executable, "-m", "regard", "serve", str(broken), "--port", "0"]
+    command = [forked_python(), "-m", "regard", "serve", str(broken), "--port", "0"]
 
     def error() -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)

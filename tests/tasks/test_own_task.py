@@ -2,12 +2,12 @@
 
 import random
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.fork_server import forked_python
 from tests.tasks.sum_task import SumTask
 
 from regard.data.prepare import prepare
@@ -16,7 +16,7 @@ from regard.tasks import load as load_run
 from regard.tasks import make_task
 from regard.train.cuda_graphs import GraphRunner, Launch
 from regard.train.distributed import WorkerGroup
-from regard.train.events import Finished, Started, Validated
+from regard.train.events import Event, Finished, Started, Validated
 from regard.train.loop import train
 from regard.train.setup import build_setup
 from regard.train.stream import StaticShape
@@ -42,20 +42,34 @@ smoothing = 0.0
 """
 
 
-@pytest.fixture
-def recipe(tmp_path: Path) -> Recipe:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a corpus, and a recipe for it."""
+    folder = tmp_path_factory.mktemp("sum")
     draw = random.Random(1)
     for name, count in (("train", 400), ("valid", 40)):
         rows = [[draw.randrange(4) for _ in range(draw.randint(1, 3))] for _ in range(count)]
         rows = [[0], [1], [3, 3, 3], *rows]  # every label occurs
         text = "".join(f"{' '.join(map(str, row))}\t{sum(row)}\n" for row in rows)
-        (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
-    (tmp_path / "sum.toml").write_text(RECIPE, encoding="utf-8")
-    return load(tmp_path / "sum.toml", [f"data.root='{tmp_path}'"])
+        (folder / f"{name}.tsv").write_text(text, encoding="utf-8")
+    (folder / "sum.toml").write_text(RECIPE.replace("[data]", f"[data]\nroot = '{folder}'"), encoding="utf-8")
+    return folder
 
 
-def test_an_external_task_trains_validates_saves_and_loads(recipe: Recipe, tmp_path: Path) -> None:
-    events = list(train(recipe, tmp_path / "run", "cpu", task=SumTask(recipe)))
+@pytest.fixture(scope="module")
+def recipe(folder: Path) -> Recipe:
+    return load(folder / "sum.toml")
+
+
+@pytest.fixture(scope="module")
+def events(recipe: Recipe, folder: Path) -> list[Event]:
+    """The events of a training in `folder / "run"`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(folder / "cache"))
+        return list(train(recipe, folder / "run", "cpu", task=SumTask(recipe)))
+
+
+def test_an_external_task_trains_validates_saves_and_loads(recipe: Recipe, events: list[Event], folder: Path) -> None:
     started = next(event for event in events if isinstance(event, Started))
     assert started.vocabulary.keys() == {"numbers", "total"}
     validated = [event for event in events if isinstance(event, Validated)]
@@ -63,20 +77,20 @@ def test_an_external_task_trains_validates_saves_and_loads(recipe: Recipe, tmp_p
     assert validated[-1].accuracy is not None
     assert validated[-1].accuracy > 0.9
     assert isinstance(events[-1], Finished)
-    add = load_run(tmp_path / "run", "cpu", task=SumTask(recipe))
+    add = load_run(folder / "run", "cpu", task=SumTask(recipe))
     assert add("1 2") == "3"
     assert add("2 0 2") == "4"
 
 
-def test_an_external_task_resumes_to_the_same_bits_after_a_kill(recipe: Recipe, tmp_path: Path) -> None:
-    program = [sys.executable, str(Path(__file__).with_name("sum_task.py")), str(tmp_path / "sum.toml")]
-    (tmp_path / "sum.toml").write_text(RECIPE.replace("[data]", f"[data]\nroot = '{tmp_path}'"), encoding="utf-8")
-    subprocess.run([*program, str(tmp_path / "straight")], check=True)
+def test_an_external_task_resumes_to_the_same_bits_after_a_kill(
+    events: list[Event], folder: Path, tmp_path: Path
+) -> None:
+    program = [forked_python(), str(Path(__file__).with_name("sum_task.py")), str(folder / "sum.toml")]
     killed = subprocess.run([*program, str(tmp_path / "killed"), "100"], check=False)
     assert killed.returncode < 0
     assert not (tmp_path / "killed" / "model.safetensors").exists()
     subprocess.run([*program, str(tmp_path / "killed")], check=True)
-    left, right = (load_file(tmp_path / name / "model.safetensors") for name in ("straight", "killed"))
+    left, right = (load_file(run / "model.safetensors") for run in (folder / "run", tmp_path / "killed"))
     assert all(torch.equal(left[name], right[name]) for name in left)
 
 

@@ -5,12 +5,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from tests.fork_server import forked_python
 from tests.train.conftest import weights
 
 from regard.recipe import Recipe, dump
@@ -46,6 +46,8 @@ def test_two_processes_train_like_one_and_read_each_others_checkpoints(
 ) -> None:
     """Two processes with one batch per step, and one process with two accumulated batches, see the same batches.
 
+    The processes are new interpreters, with different seeds of hashes; only torchrun itself is forked.
+
     One of the two processes is killed on the way, and torchrun restarts both.
     """
     recipe, step_of_two = tiny("model.dropout=0.0"), tiny("model.dropout=0.0", "train.accumulate=2")
@@ -54,14 +56,13 @@ def test_two_processes_train_like_one_and_read_each_others_checkpoints(
     trained(by_muon, tmp_path / "muon")
     trained(_with(step_of_two, steps=4), tmp_path / "alone")
     (tmp_path / "tiny.toml").write_text(dump(recipe), encoding="utf-8")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "1"]
+    launch = [forked_python(), "-m", "torch.distributed.run", "--standalone", "--max-restarts", "1"]
     script = [str(Path(__file__).with_name("together.py")), str(tmp_path / "tiny.toml"), str(tmp_path)]
     result = subprocess.run(
         [*launch, "--nproc-per-node", "2", *script],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert result.returncode == 0, result.stderr
     agree(tmp_path / "reference", tmp_path / "whole")
@@ -83,10 +84,10 @@ def test_a_process_that_loses_another_one_says_so(tiny: Make, tmp_path: Path) ->
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     script = [str(Path(__file__).with_name("together.py")), str(tmp_path / "tiny.toml"), str(tmp_path)]
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
     processes = [
         subprocess.Popen(
-            [sys.executable, *script],
+            [forked_python(), *script],
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "TORCHELASTIC_RESTART_COUNT": "0"},
@@ -106,10 +107,10 @@ def test_an_error_of_rank_0_is_not_reported_as_an_internal_error_of_others(
     for path in (run / "checkpoints").rglob("*.safetensors"):
         path.write_bytes(b"")
     (tmp_path / "tiny.toml").write_text(dump(tiny()), encoding="utf-8")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
+    launch = [forked_python(), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
     command = [*launch, "regard", "train", str(tmp_path / "tiny.toml"), "--run", str(run), "--device", "cpu"]
     result = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHON_EXEC": forked_python()}
     )
     assert result.returncode != 0
     assert "is damaged: " in result.stderr

@@ -5,7 +5,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.fork_server import forked_python
 from tests.train.conftest import kinds, train_tiny, weights
 
 from regard.data.batch import Batch
@@ -68,7 +68,7 @@ def test_a_resumed_run_ends_with_the_same_bits(
 
 def test_a_run_killed_at_random_moments_ends_with_the_same_bits(straight: Path, tiny: Make, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(dump(tiny()), encoding="utf-8")
-    command = [sys.executable, str(Path(__file__).with_name("killed.py")), str(tmp_path / "tiny.toml")]
+    command = [forked_python(), str(Path(__file__).with_name("killed.py")), str(tmp_path / "tiny.toml")]
     result = subprocess.run([*command, str(tmp_path / "killed"), "7"], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert int(result.stdout) >= 1
