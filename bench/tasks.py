@@ -26,7 +26,6 @@ import numpy as np
 import torch
 import transformers
 from numpy.typing import NDArray
-from regard.tasks.masked_language_model import MaskedLanguageModelBatch
 from torch import Tensor, nn
 
 from measure import fastest, log, timed
@@ -35,6 +34,7 @@ from regard.data.rows import Rows, offsets_of
 from regard.nn.cross_entropy import IGNORED
 from regard.recipe import Recipe, Transformer, parse
 from regard.tasks import Task, make_task
+from regard.tasks.masked_language_model import MaskedLanguageModelBatch
 from regard.text import END, START
 
 VOCABULARY, CLASSES, FIRST = 8000, 20, 300  # ids below FIRST are symbols and bytes
@@ -135,7 +135,7 @@ class Peer:
             attention_probs_dropout_prob=0.0,
         )
         config.num_labels = CLASSES
-        kinds = {
+        kinds: dict[str, Any] = {
             "classification": transformers.BertForSequenceClassification,
             "tagging": transformers.BertForTokenClassification,
             "masked": transformers.BertForMaskedLM,

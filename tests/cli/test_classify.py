@@ -124,7 +124,7 @@ def test_evaluate_compares_with_the_predictions_of_another_system(classifier_run
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--beam", "4"], "--beam is for translations, and this run is a classifier"),
+        (["--beam", "4"], "--beam means nothing for a classifier"),
         (["--metric", "bleu"], "--metric is for translations"),
         (["--source", "TEXTS"], "--reference is missing"),
         (["--source", "TEXTS", "--reference", "WRONG"], "line 2: the label 'purple' does not occur"),

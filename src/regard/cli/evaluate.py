@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.evaluate_labels import evaluate_labels
+from regard.cli.evaluate_tags import evaluate_tags
 from regard.cli.flags import given, with_options
 from regard.cli.streams import existing_file, line_counter
 from regard.cli.translate import Device, Dtype, Quantize, Run, precision_of
@@ -82,7 +83,7 @@ def evaluate(
     quantize: Quantize = None,
     **options: Any,
 ) -> None:
-    """Translate or classify a test set, and score the predictions, also compared with another system.
+    """Translate, classify or tag a test set, and score the predictions, also compared with another system.
 
     \b
     regard evaluate runs/phrasebook
@@ -93,11 +94,21 @@ def evaluate(
     regard evaluate runs/20news --source texts.txt --reference labels.txt
 
     Translations are scored as a whole and by source length. For a classifier it prints accuracy, macro F1, calibration
-    error and the scores of each class; without files on the test set of the recipe or, if there is none, on the
-    validation set.
+    error and the scores of each class; for a tagger accuracy, also of words unseen in training, and the scores of each
+    tag. Without files it uses the test set of the recipe or, if there is none, the validation set.
     """
-    if _is_classifier(run):
-        _refuse({"--metric": metric, "--tokenize": tokenize != "13a", "--quantize": quantize, **given(options)})
+    task, only_translations = (
+        _task_of(run),
+        {"--metric": metric, "--tokenize": tokenize != "13a", "--quantize": quantize},
+    )
+    if task == "tagging":
+        _refuse({**only_translations, "--against": against, "--figure": figure, **given(options)}, "a tagger")
+        if reference and len(reference) > 1:
+            raise ValueError(f"there are {len(reference)} files of tags; a tagger is compared with one --reference")
+        evaluate_tags(run, source, reference[0] if reference else None, output, as_json, device, dtype)
+        return
+    if task == "classification":
+        _refuse({**only_translations, **given(options)}, "a classifier")
         evaluate_labels(
             run,
             source=source,
@@ -168,22 +179,22 @@ def _evaluate_translations(
     _print(chosen.signature, scores, buckets, comparisons, as_json)
 
 
-def _is_classifier(run: str) -> bool:
-    """Return whether a run was trained for classification."""
+def _task_of(run: str) -> str | None:
+    """Return what a run was trained for; None if it has no recipe."""
     from regard.bundle import load_bundle_recipe
     from regard.run_files import RECIPE
     from regard.run_path import find_run
 
     folder = find_run(run).folder
-    return (folder / RECIPE).is_file() and load_bundle_recipe(folder).task == "classification"
+    return load_bundle_recipe(folder).task if (folder / RECIPE).is_file() else None
 
 
-def _refuse(options: dict[str, Any]) -> None:
-    """Raise a ValueError if an option was given that means nothing for a classifier."""
+def _refuse(options: dict[str, Any], what: str) -> None:
+    """Raise a ValueError if an option was given that means nothing for a run."""
     for name, value in options.items():
         if value:
             flag = name if name.startswith("--") else f"--{name.replace('_', '-')}"
-            raise ValueError(f"{flag} is for translations, and this run is a classifier; leave it out")
+            raise ValueError(f"{flag} means nothing for {what}, which this run is; leave it out")
 
 
 def score_by_length(

@@ -128,7 +128,7 @@ class MaskFiller:
                 "bfloat16"
             )
         self.model, self.tokenizer = model, tokenizer
-        self.precision = precision
+        self.precision = ("bfloat16" if self.device.type == "cuda" else "float32") if precision == "auto" else precision
         self.max_tokens = max_tokens(model.max_positions, reserved=2)
         self.window = min(window or self.max_tokens, self.max_tokens)
         self._mask = tokenizer.id(MASK)
@@ -246,7 +246,7 @@ class MaskFiller:
         """Return the log-probabilities of all tokens at each mask of some sequences."""
         tokens = Ragged.from_list([list(sequence) for sequence in sequences]).to(self.device)
         positions_M = (tokens.values == self._mask).nonzero()[:, 0]
-        bfloat16 = self.precision == "bfloat16" or (self.precision == "auto" and self.device.type == "cuda")
+        bfloat16 = self.precision == "bfloat16"
         with evaluating(self.model), torch.autocast(self.device.type, torch.bfloat16, enabled=bfloat16):
             logits_MV = self.model.output(self.model.head(self.model.states(tokens)[positions_M]))
         logprobs_MV: Tensor = logits_MV.log_softmax(-1, torch.promote_types(logits_MV.dtype, torch.float32))

@@ -78,7 +78,7 @@ class WordTagger:
         if precision not in PRECISIONS:
             raise ValueError(f"a tagger has no precision '{precision}'; choose one of {', '.join(PRECISIONS)}")
         self.model, self.words, self.tags = model, words, tags
-        self.half = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
+        self.precision = ("bfloat16" if self.device.type == "cuda" else "float32") if precision == "auto" else precision
 
     @classmethod
     def from_bundle(cls, bundle: Bundle, precision: str = "auto") -> "WordTagger":
@@ -158,7 +158,7 @@ class WordTagger:
         """Return the number and the probability of the tag of each word."""
         tokens = Ragged.from_list([[START, *segment.ids, END] for segment in segments]).to(self.device)
         words = Ragged.from_list([list(segment.sizes) for segment in segments]).to(self.device)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bfloat16"):
             logits_MV = self.model(tokens, words)
         probabilities_M, tags_M = logits_MV.float().softmax(-1).max(-1)
         pairs = list(zip(tags_M.tolist(), probabilities_M.tolist(), strict=True))

@@ -37,7 +37,7 @@ from regard.serve.libretranslate import FORM_TYPE, LibreTranslateRequest, parse_
 from regard.serve.limits import JSON_TYPE, RequestLimitsMiddleware, media_type, read_body
 from regard.serve.metrics import Metrics
 from regard.serve.origins import OriginCheckMiddleware
-from regard.serve.predictor_service import PredictorService, PredictorWorker, start_worker
+from regard.serve.predictor_service import Prediction, PredictorService, PredictorWorker, start_worker
 from regard.serve.queue import FunctionJob, JobQueue, PendingResponse, QueuedJob, TextJob, TranslationJob
 from regard.serve.request_context import HEADER, RequestContextMiddleware, current_request
 from regard.serve.requests import (
@@ -67,12 +67,6 @@ Result = TypeVar("Result")
 Service = ModelService | PredictorService
 Predictor = Translator | TextClassifier | WordTagger | MaskFiller
 """A predictor that the server has a route for."""
-PREDICTOR_ROUTES: dict[str, type[TextClassifier | WordTagger | MaskFiller]] = {
-    "classify": TextClassifier,
-    "tag": WordTagger,
-    "fill": MaskFiller,
-}
-"""The routes of predictors that read texts in one pass."""
 
 
 def make_app(
@@ -138,13 +132,22 @@ def _make_service(name: str, predictor: Predictor, limits: ServerLimits, metrics
     """
     if isinstance(predictor, Translator):
         return ModelService(name, predictor, JobQueue(limits.waiting, worker_count(predictor)), metrics)
-    for route, kind in PREDICTOR_ROUTES.items():
-        if isinstance(predictor, kind):
-            return PredictorService(name, route, predictor, JobQueue(limits.waiting, 1), metrics)
-    raise ValueError(
-        f"{name} is a {type(predictor).__name__}, which the server has no route for; serve a run with task = "
-        "'translation', 'classification' or 'tagging', or a masked language model"
-    )
+    route: str
+    predict: Callable[..., Sequence[Prediction]]
+    match predictor:
+        case TextClassifier():
+            route, predict, tokenizer = "classify", predictor.classify, predictor.text_field.tokenizer
+        case WordTagger():
+            route, predict, tokenizer = "tag", predictor, predictor.words.tokenizer
+        case MaskFiller():
+            route, predict, tokenizer = "fill", predictor, predictor.tokenizer
+        case _:
+            raise ValueError(
+                f"{name} is a {type(predictor).__name__}, which the server has no route for; serve a run with task = "
+                "'translation', 'classification' or 'tagging', or a masked language model"
+            )
+    queue = JobQueue(limits.waiting, workers=1)
+    return PredictorService(name, route, predict, tokenizer, predictor.model, predictor.precision, queue, metrics)
 
 
 def _complete_openapi(app: FastAPI, settings: ServerSettings) -> None:
@@ -307,7 +310,7 @@ class _Handlers:
         asked = _or_422(partial(parse_request, kind, await read_body(request, self.limits), self.limits))
         service = self._service(asked.model, route)
         assert isinstance(service, PredictorService), "only these answer the route"
-        self._note(asked, service, service.tokenizers)
+        self._note(asked, service, [service.tokenizer])
         options = tuple(asked.options.items())
 
         def make_jobs(response: PendingResponse) -> Sequence[QueuedJob]:

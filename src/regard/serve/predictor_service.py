@@ -6,11 +6,13 @@ predicted by itself, so that only the text that causes the failure gets an error
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Thread
 from time import monotonic
 from typing import Any, Protocol
+
+from torch import nn
 
 from regard.serve.metrics import Metrics
 from regard.serve.queue import JobQueue, QueuedJob, TextJob
@@ -31,29 +33,6 @@ class Prediction(Protocol):
         """Return it as a JSON object."""
 
 
-class TextPredictor(Protocol):
-    """A predictor that takes a list of texts."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the texts."""
-
-    @property
-    def model(self) -> Any:
-        """The model."""
-
-    @property
-    def device(self) -> Any:
-        """The device of the model."""
-
-    @property
-    def precision(self) -> str:
-        """The precision of matrix products."""
-
-    def predict(self, texts: Sequence[str], **options: Any) -> Sequence[Prediction]:
-        """Predict something about each text."""
-
-
 @dataclass(eq=False)
 class PredictorService:
     """A model with its queue and metrics."""
@@ -61,14 +40,14 @@ class PredictorService:
     name: str
     route: str
     """The route that it answers: `classify`, `tag` or `fill`."""
-    predictor: TextPredictor
+    predict: Callable[..., Sequence[Prediction]]
+    """Takes a list of texts, and options by name."""
+    tokenizer: Tokenizer
+    """The tokenizer of the texts, by which the size of a request is measured."""
+    model: nn.Module
+    precision: str
     queue: JobQueue
     metrics: Metrics
-
-    @property
-    def tokenizers(self) -> tuple[Tokenizer, ...]:
-        """The tokenizers by which the size of a request is measured."""
-        return (self.predictor.tokenizer,)
 
 
 class PredictorWorker(Thread):
@@ -110,7 +89,7 @@ class PredictorWorker(Thread):
     def _predict(self, jobs: Sequence[TextJob]) -> Sequence[object]:
         """Return the prediction for each job, or the error of one that fails."""
         try:
-            return self.service.predictor.predict([job.text for job in jobs], **dict(jobs[0].options))
+            return self.service.predict([job.text for job in jobs], **dict(jobs[0].options))
         except BaseException as error:
             if len(jobs) > 1:
                 return [result for job in jobs for result in self._predict([job])]

@@ -306,25 +306,24 @@ def describe_model(name: str, translator: Translator, languages: Sequence[Langua
 
 def describe_predictor(service: PredictorService) -> dict[str, Any]:
     """Describe a model that does not translate, for the response of `/models`."""
-    predictor = service.predictor
     return {
         "name": service.name,
         "route": service.route,
-        "parameters": count_parameters(predictor.model),
-        "vocabulary": [len(predictor.tokenizer)],
+        "parameters": count_parameters(service.model),
+        "vocabulary": [len(service.tokenizer)],
         "longest": None,
-        "device": str(predictor.device),
-        "precision": predictor.precision,
+        "device": str(next(service.model.parameters()).device),
+        "precision": service.precision,
         "aligns": False,
-        "symbols": list(predictor.tokenizer.settings.symbols),
+        "symbols": list(service.tokenizer.settings.symbols),
         "languages": [],
     }
 
 
 def predictions_response(model: str, results: Sequence[Any]) -> dict[str, Any]:
     """Build the response of `/classify`, `/tag` and `/fill`."""
-    faults = [{"fault": str(result)} if isinstance(result, ValueError) else result.to_json() for result in results]
-    return {"model": model, "results": faults}
+    found = [{"fault": str(result)} if isinstance(result, ValueError) else result.to_json() for result in results]
+    return {"model": model, "results": found}
 
 
 def openai_model(description: dict[str, Any], created: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from regard.engines.thread_sharing import single_threaded
 from regard.predict import Translation
 from regard.predict.segments import make_segments
 from regard.predict.translation import empty_translation
-from regard.serve.queue import FunctionJob, QueuedJob
+from regard.serve.queue import FunctionJob, QueuedJob, TranslationJob
 from regard.serve.scheduling import MAX_ROWS, SchedulingClass, StepShares
 from regard.serve.service import LineInProgress, ModelService, SearchBatch, Segment, ServerFaultError
 
@@ -116,6 +116,7 @@ class Worker(Thread):
         if isinstance(job, FunctionJob):
             self.functions.append(job)
             return
+        assert isinstance(job, TranslationJob), "handlers put nothing else into this queue"
         try:
             segments = make_segments(job.request, self.translator.tokenizers, job.options, self.translator.longest)
             search = self.translator.search_options(job.options)
