@@ -265,13 +265,5 @@ class Recipe(Section):
         if tagged:
             raise ValueError(f"{tagged[0]}.tag is for task = 'translation'; remove it")
 
-    def _check_tagging(self) -> None:
-        for name in ("block", "stride"):
-            if getattr(self.data, name) is not None:
-                raise ValueError(f"data.{name} is for task = 'language_model'; tagging has no blocks: remove it")
-        tagged = [key for key, corpus in self.data.corpora() if corpus.tag]
-        if tagged:
-            raise ValueError(f"{tagged[0]}.tag is for task = 'translation'; remove it")
-
 
 _TASK_SECTIONS = {name for name in Recipe.model_fields if name in TASK_FIELDS}
