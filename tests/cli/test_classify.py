@@ -125,7 +125,7 @@ def test_evaluate_compares_with_the_predictions_of_another_system(classifier_run
     ("words", "sentence"),
     [
         (["--beam", "4"], "--beam means nothing for a classifier"),
-        (["--metric", "bleu"], "--metric is for translations"),
+        (["--metric", "bleu"], "--metric means nothing for a classifier"),
         (["--source", "TEXTS"], "--reference is missing"),
         (["--source", "TEXTS", "--reference", "WRONG"], "line 2: the label 'purple' does not occur"),
         (["--against", "WRONG"], "has 2 lines, but the test set has 12 texts"),

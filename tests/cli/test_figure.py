@@ -72,3 +72,12 @@ def test_a_figure_that_cannot_be_drawn_is_an_error_of_one_line(
     assert message in printed
     assert printed.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_figure_of_a_document_needs_a_classifier(
+    memorised: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "figure.png"
+    assert run(monkeypatch, str(memorised), "I can go", "--kind", "document", "-o", str(out)) == 1
+    assert "shows what a classifier attends to; give a run that classifies" in capsys.readouterr().err
+    assert not out.exists()

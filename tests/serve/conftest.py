@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.serve.client import Server, running_server, serve_command
+from tests.serve.untrained import save_untrained_runs
 
 from regard.data.phrasebook import phrases
 from regard.predict import Translator
@@ -38,3 +39,17 @@ def pairs() -> list[tuple[str, str]]:
 @pytest.fixture(scope="session")
 def lines(pairs: list[tuple[str, str]]) -> list[str]:
     return [source for source, _ in pairs]
+
+
+@pytest.fixture(scope="session")
+def untrained_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A classifier, a tagger and a masked language model."""
+    return save_untrained_runs(tmp_path_factory.mktemp("untrained"))
+
+
+@pytest.fixture(scope="session")
+def server_of_labels(untrained_runs: dict[str, Path], memorised: Path) -> Iterator[Server]:
+    """A server with low limits, and a model for each route."""
+    limits = ("--max-characters", "400", "--max-sentences", "10")
+    with running_server(serve_command(*map(str, (*untrained_runs.values(), memorised)), *limits)) as running:
+        yield running

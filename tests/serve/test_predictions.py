@@ -1,57 +1,15 @@
 """Classifiers, taggers and mask fillers are served by the queue, limits and errors of the other routes."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from tests.serve.client import Response, Server, running_server, serve_command
+from tests.serve.client import Response, Server
+from tests.serve.untrained import TEXTS
 
 import regard
-from regard.bundle import save_bundle
-from regard.data.fields import learn_fields
-from regard.recipe import parse
-from regard.tasks import make_task
-
-TEXTS = ["the red cat sat here", "a blue dog ran there. it was late!", "", "one"]
-MODEL = "model.size = 'tiny'\nmodel.encoder_layers = 1\nmodel.width = 32\nmodel.inner = 32\n"
-RUNS: Mapping[str, tuple[str, Sequence[tuple[str, ...]]]] = {
-    "labels": (
-        "task = 'classification'\ntext.kind = 'word'\ntext.size = 60\nclassification.pooling = 'attention'\n" + MODEL,
-        [(text, label) for text, label in zip(TEXTS, "abab", strict=True)],
-    ),
-    "tags": (
-        "task = 'tagging'\ntext.kind = 'word'\ntext.size = 60\n" + MODEL,
-        [(text, " ".join("DN"[len(word) % 2] for word in text.split())) for text in TEXTS],
-    ),
-    "masks": (
-        "task = 'language_model'\nlanguage_model.objective = 'masked'\ntext.kind = 'word'\ntext.size = 60\n" + MODEL,
-        [(text,) for text in TEXTS],
-    ),
-}
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Untrained runs of all three tasks."""
-    folder = tmp_path_factory.mktemp("runs")
-    for name, (text, records) in RUNS.items():
-        recipe = parse(text + "data.train = [{ path = 'train.tsv' }]")
-        task = make_task(recipe)
-        torch.manual_seed(1)
-        fields = learn_fields(task.kinds, records, recipe, task.multiline)
-        save_bundle(folder / name, recipe, fields, task.build(fields.sizes), {})
-    return {name: folder / name for name in RUNS}
-
-
-@pytest.fixture(scope="module")
-def server_of_labels(runs: dict[str, Path], memorised: Path) -> Iterator[Server]:
-    limits = ("--max-characters", "400", "--max-sentences", "10")
-    with running_server(serve_command(*map(str, (*runs.values(), memorised)), *limits)) as running:
-        yield running
 
 
 def post(server: Server, route: str, **body: Any) -> Response:
@@ -79,9 +37,14 @@ def close(first: Any, second: Any) -> bool:
     ],
 )
 def test_a_request_is_answered_as_by_the_predictor(
-    server_of_labels: Server, runs: dict[str, Path], route: str, run: str, texts: list[str], options: dict[str, Any]
+    server_of_labels: Server,
+    untrained_runs: dict[str, Path],
+    route: str,
+    run: str,
+    texts: list[str],
+    options: dict[str, Any],
 ) -> None:
-    expected = [result.to_json() for result in regard.load(runs[run], "cpu")(texts, **options)]
+    expected = [result.to_json() for result in regard.load(untrained_runs[run], "cpu")(texts, **options)]
     response = post(server_of_labels, route, text=texts, **options)
     assert response.status == 200, response.body
     assert response.json["model"] == run
