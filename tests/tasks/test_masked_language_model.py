@@ -19,6 +19,7 @@ from regard.nn.cross_entropy import IGNORED
 from regard.recipe import Recipe, dump, load, parse
 from regard.tasks.masked_language_model import MaskedLanguageModelBatch, MaskedLanguageModelTask, gather_predicted
 from regard.text import END, START, Tokenizer, Tokenizers, TokenizerSettings
+from regard.train.estimate import estimate_cost
 from regard.train.events import Finished, Saved
 from regard.train.loop import train
 from regard.train.stream import StaticShape
@@ -166,6 +167,12 @@ def test_a_resumed_run_is_equal_to_an_uninterrupted_one_to_the_bit(short: Recipe
     left, right = (load_file(tmp_path / name / "model.safetensors") for name in ("straight", "stopped"))
     assert left.keys() == right.keys()
     assert all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_epochs_are_counted_in_tokens_that_are_read_not_in_masked_ones(short: Recipe) -> None:
+    estimate = estimate_cost(short, "cpu")
+    read = 60 * (3 + 2) + 30 * (5 + 2)  # the lines with <s> and </s>
+    assert estimate.epochs == pytest.approx(estimate.steps * estimate.tokens_per_step / read)
 
 
 def test_packed_documents_and_whole_words_train(short: Recipe, tmp_path: Path) -> None:
