@@ -11,20 +11,19 @@ from regard.recipe import parse
 from regard.tasks import make_task
 
 TEXTS = ["the red cat sat here", "a blue dog ran there. it was late!", "", "one"]
-MODEL = "model.size = 'tiny'\nmodel.encoder_layers = 1\nmodel.width = 32\nmodel.inner = 32\n"
+TEXT = "text.kind = 'word'\ntext.size = 60\ntext.bytes = false\n"
+MODEL = TEXT + "model.size = 'tiny'\nmodel.encoder_layers = 1\nmodel.width = 32\nmodel.inner = 32\n"
 RUNS: Mapping[str, tuple[str, Sequence[tuple[str, ...]]]] = {
     "labels": (
-        "task = 'classification'\ntext.kind = 'word'\ntext.size = 60\ntext.bytes = false\nclassification.pooling = 'attention'\n"
-        + MODEL,
+        "task = 'classification'\nclassification.pooling = 'attention'\n" + MODEL,
         [(text, label) for text, label in zip(TEXTS, "abab", strict=True)],
     ),
     "tags": (
-        "task = 'tagging'\ntext.kind = 'word'\ntext.size = 60\ntext.bytes = false\n" + MODEL,
+        "task = 'tagging'\n" + MODEL,
         [(text, " ".join("DN"[len(word) % 2] for word in text.split())) for text in TEXTS],
     ),
     "masks": (
-        "task = 'language_model'\nlanguage_model.objective = 'masked'\ntext.kind = 'word'\ntext.size = 60\ntext.bytes = false\n"
-        + MODEL,
+        "task = 'language_model'\nlanguage_model.objective = 'masked'\n" + MODEL,
         [(text,) for text in TEXTS],
     ),
 }
