@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.data.records import lists_from, rows_from
 
+from regard.data.fields.nested import cut_parts, split_parts
 from regard.data.rows import Rows, gather_slices, offsets_of
+from regard.text import END
 
+documents_of_ids = st.lists(st.lists(st.lists(st.integers(4, 9), min_size=1, max_size=3), max_size=4), min_size=1)
 lists_of_ids = st.lists(st.lists(st.integers(0, 60_000), max_size=12), min_size=1, max_size=10)
 
 
@@ -24,6 +27,22 @@ def test_rows_have_the_lengths_of_the_lists(lists: list[list[int]]) -> None:
 def test_a_token_is_appended_or_prepended_to_each_row(lists: list[list[int]], token: int) -> None:
     assert lists_from(rows_from(lists).append(token)) == [[*ids, token] for ids in lists]
     assert lists_from(rows_from(lists).prepend(token)) == [[token, *ids] for ids in lists]
+
+
+@given(lists_of_ids, st.integers(1, 6))
+def test_cut_keeps_the_beginning_of_each_row(lists: list[list[int]], longest: int) -> None:
+    assert lists_from(rows_from(lists).cut(longest)) == [ids[:longest] for ids in lists]
+
+
+@given(documents_of_ids, st.integers(1, 9))
+def test_cut_parts_are_ended_and_hold_the_first_tokens(documents: list[list[list[int]]], longest: int) -> None:
+    encoded = [[token for part in parts for token in [*part, END]] for parts in documents]
+    cut = cut_parts(rows_from(encoded), longest)
+    tokens, sizes = split_parts(cut)
+    for ids, whole in zip(lists_from(cut), encoded, strict=True):
+        assert ids == (whole[:longest] if not whole or whole[:longest][-1] == END else [*whole[:longest], END])
+    assert [sum(counts) for counts in lists_from(sizes)] == tokens.lengths.tolist()
+    assert (tokens.lengths <= longest).all()
 
 
 @given(lists_of_ids, st.data())

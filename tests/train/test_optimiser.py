@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.optim import Adam, AdamW
 
-from regard.models.build import build
+from regard.models.build import build, build_classifier
 from regard.recipe import Transformer
 from regard.train.muon import Muon
 from regard.train.optimiser import build_optimisers, set_learning_rate, state_tensors
@@ -30,6 +30,14 @@ def test_every_weight_is_in_one_parameter_group(model: nn.Module, name: str) -> 
         for weight in group["params"]
     ]
     assert sorted(held) == sorted(map(id, model.parameters()))
+
+
+def test_the_rows_of_a_class_projection_are_no_matrix_for_muon() -> None:
+    model = build_classifier(Transformer(width=16, inner=32, heads=2, encoder_layers=1), 23, 4, "first")
+    muon, _ = build_optimisers(model, train_settings(optimiser="muon"))
+    held = {id(weight) for group in muon.param_groups for weight in group["params"]}
+    assert id(model.output.weight) not in held
+    assert id(model.get_parameter("pooling.dense.weight")) in held
 
 
 def test_adam_has_the_settings_of_the_paper(model: nn.Module) -> None:
