@@ -84,3 +84,8 @@ def test_the_figure_of_a_classified_document_shows_every_word_and_the_label(clas
     assert "probability" in texts[-1]
     assert len(drawn.axes[0].lines) == len(document.deciding_words)
     assert len(figure(classifier, document.text, "document").axes[0].texts) == len(texts)
+
+
+def test_a_classifier_has_no_figure_of_heads(classifier: TextClassifier) -> None:
+    with pytest.raises(ValueError, match="a classifier has no figure of kind heads; draw one of kind document"):
+        figure(classifier, TEXT, "heads")

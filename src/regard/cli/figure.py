@@ -106,12 +106,13 @@ def _draw(run: str, text: str, kind: str, device: str, options: dict[str, Any]) 
     from regard.explore.adapters import make_adapter
     from regard.explore.attention import attention_layers
     from regard.explore.figure_data import FigureOptions, choose_part
+    from regard.predict import TextClassifier
     from regard.tasks import load
 
     if kind == "curves":
         return draw(run, kind=kind, title=options["title"])
     predictor = load(run, device)
-    if kind == "document":
+    if kind == "document" or isinstance(predictor, TextClassifier):
         return draw(predictor, text, kind, title=options["title"], scale=options["scale"])
     adapter = make_adapter(predictor)
     lines = text.strip().splitlines()
