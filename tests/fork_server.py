@@ -6,10 +6,11 @@ signals and an exit code of its own, but with these libraries. Nothing of `regar
 imports it anew.
 
 It has the arguments, working directory, environment, streams and warning filters of its command. It differs from a new
-interpreter in that libraries have already read their environment variables, and that processes of one server share the
-seed of hashes. So the server declines a command with another value of a variable that is not in `CHANGEABLE`, and a new
-interpreter runs it. So it does with other resource limits or other options of Python than `-W error`. Tests of imports,
-threads and memory, and tests that compare the results of two processes, start `sys.executable`.
+interpreter in three ways. Libraries have already read their environment variables: so the server declines a command
+with another value of a variable that is not in `CHANGEABLE`, and a new interpreter runs it, as it does with other
+resource limits or other options of Python than `-W error`. Processes of one server share the seed of hashes. A signal
+passes through the server, so it may arrive after the end of the input that was closed later. Tests of imports, threads
+and memory, and tests that compare the results of two processes, start `sys.executable`.
 """
 
 import atexit
