@@ -20,7 +20,7 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!http)([^)#]+)(?:#[^)]*)?\)")
 LINE_NUMBER = re.compile(r"\.(?:py|ts|svelte)(?::\d|#L\d|\W{1,3}lines? \d)")
 WIDTH = 100
-LONG_TRAINING, SHORT_TRAINING = re.compile(r"train\.minutes=\d+"), "train.steps=30 train.tokens=256"
+LONG_TRAINING, SHORT_TRAINING = re.compile(r"train\.minutes=\d+"), "train.steps=50"
 """What the README trains until its output makes sense, and what a test of its commands trains instead."""
 
 
