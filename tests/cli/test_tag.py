@@ -142,10 +142,10 @@ def test_other_files_are_evaluated_by_their_names_and_outputs_written(
     assert (tmp_path / "out.txt").read_text(encoding="utf-8").startswith("I_PRON go_VERB\nOslo_")
     parent = run.parent
     files = str(parent / "train.words"), str(parent / "train.tags")
-    evaluate_tags(str(run), *files, device="cpu", as_json=True)
+    evaluate_tags(str(run), files[0], files[1:], device="cpu", as_json=True)
     assert json.loads(capsys.readouterr().out)["words"] == 9
     with pytest.raises(ValueError, match="--source is missing"):
-        evaluate_tags(str(run), None, files[1], device="cpu")
+        evaluate_tags(str(run), None, files[1:], device="cpu")
     evaluate_tags(str(run), str(tmp_path / "x.conll"), device="cpu")
     assert "NOUN" in capsys.readouterr().out
 

@@ -313,7 +313,7 @@ def test_steps_and_costs_without_a_number_follow_the_tokens_not_the_texts(make: 
     estimate = estimate_cost(make(*FLAT), "cpu")
     assert estimate.epochs == pytest.approx(estimate.steps * estimate.tokens_per_step / setup.tokens_per_epoch)
     assert estimate.flops == pytest.approx(estimate.flops_per_token * estimate.tokens_per_step * estimate.steps)
-    assert "FLOP per text" in str(estimate)
+    assert "FLOP per token" in str(estimate)
 
 
 def test_an_unknown_label_in_the_validation_data_names_file_and_line(make: Make, tmp_path: Path) -> None:

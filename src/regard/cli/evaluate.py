@@ -97,29 +97,15 @@ def evaluate(
     error and the scores of each class; for a tagger accuracy, also of words unseen in training, and the scores of each
     tag. Without files it uses the test set of the recipe or, if there is none, the validation set.
     """
-    task, only_translations = (
-        _task_of(run),
-        {"--metric": metric, "--tokenize": tokenize != "13a", "--quantize": quantize},
-    )
+    task = _task_of(run)
+    only_translations = {"--metric": metric, "--tokenize": tokenize != "13a", "--quantize": quantize, **given(options)}
     if task == "tagging":
-        _refuse({**only_translations, "--against": against, "--figure": figure, **given(options)}, "a tagger")
-        if reference and len(reference) > 1:
-            raise ValueError(f"there are {len(reference)} files of tags; a tagger is compared with one --reference")
-        evaluate_tags(run, source, reference[0] if reference else None, output, as_json, device, dtype)
+        _refuse({**only_translations, "--against": against, "--figure": figure}, "a tagger")
+        evaluate_tags(run, source, reference or [], output, as_json, device, dtype)
         return
     if task == "classification":
-        _refuse({**only_translations, **given(options)}, "a classifier")
-        evaluate_labels(
-            run,
-            source=source,
-            reference=reference or [],
-            against=against,
-            output=output,
-            figure=figure,
-            as_json=as_json,
-            device=device,
-            precision=dtype,
-        )
+        _refuse(only_translations, "a classifier")
+        evaluate_labels(run, source, reference or [], against, output, figure, as_json, device, dtype)
         return
     if figure:
         raise ValueError("--figure draws the confusion matrix of a classifier; for attention maps use regard figure")

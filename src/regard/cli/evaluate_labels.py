@@ -52,7 +52,6 @@ class _Report:
 
 def evaluate_labels(
     run: str,
-    *,
     source: str | None,
     reference: Sequence[str],
     against: str | None,

@@ -1,6 +1,7 @@
 """Evaluate a tagger: accuracy, each tag, words unseen in training, frequent errors, and spans of BIO tags."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ ERRORS = 10  # kinds of errors that are printed
 def evaluate_tags(
     run: str,
     source: str | None = None,
-    reference: str | None = None,
+    reference: Sequence[str] = (),
     output: str | None = None,
     as_json: bool = False,
     device: str = "auto",
@@ -31,7 +32,7 @@ def evaluate_tags(
         run: The run of a tagger.
         source: A file of tagged sentences, of a kind that its name implies as in a recipe; or, with `reference`, lines
             of words. Default: the recipe's test set, or its validation set.
-        reference: Lines of tags.
+        reference: A file with lines of tags.
         output: A file to write the tagged sentences to.
         as_json: Whether to print JSON.
         device: Device to run on.
@@ -44,9 +45,11 @@ def evaluate_tags(
     from regard.score.tagging import tagging_report
     from regard.tasks import load_tagger
 
+    if len(reference) > 1:
+        raise ValueError(f"there are {len(reference)} files of tags; a tagger is compared with one --reference")
     tagger = load_tagger(run, device, dtype)
     recipe = load_bundle_recipe(find_run(run).folder)
-    corpus, name = _test_set(run, recipe, source, reference)
+    corpus, name = _test_set(run, recipe, source, reference[0] if reference else None)
     root = Path(recipe.data.root) if source is None else Path()
     records = list(Reader(("words", "tags"), root, recipe.seed).records(corpus))
     words, gold = ([split_list(record[at]) for record in records] for at in (0, 1))

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 
-from regard.predict import MaskFiller, TextClassifier, Translation, TranslationRequest, Translator, WordTagger
+from regard.predict import Translation, TranslationRequest
 from regard.predict.scoring import ScoredTarget
 from regard.serve import openapi, responses
 from regard.serve.access_log import AccessLog
@@ -37,8 +37,8 @@ from regard.serve.libretranslate import FORM_TYPE, LibreTranslateRequest, parse_
 from regard.serve.limits import JSON_TYPE, RequestLimitsMiddleware, media_type, read_body
 from regard.serve.metrics import Metrics
 from regard.serve.origins import OriginCheckMiddleware
-from regard.serve.predictor_service import Prediction, PredictorService, PredictorWorker, start_worker
-from regard.serve.queue import FunctionJob, JobQueue, PendingResponse, QueuedJob, TextJob, TranslationJob
+from regard.serve.predictor_service import PredictorService, PredictorWorker, start_worker
+from regard.serve.queue import FunctionJob, PendingResponse, QueuedJob, TextJob, TranslationJob
 from regard.serve.request_context import HEADER, RequestContextMiddleware, current_request
 from regard.serve.requests import (
     ClassifyRequest,
@@ -55,8 +55,9 @@ from regard.serve.requests import (
     parse_request,
 )
 from regard.serve.routes import Handler, add_operations, add_routes
-from regard.serve.service import ModelService, worker_count
-from regard.serve.settings import ServerLimits, ServerSettings
+from regard.serve.service import ModelService
+from regard.serve.services import Predictor, Service, make_service, route_of
+from regard.serve.settings import ServerSettings
 from regard.serve.worker import Worker, start_workers
 from regard.text import Tokenizer
 
@@ -64,9 +65,6 @@ PAIRS_PER_JOB = 16
 """Sentence pairs that one job scores; lines in progress wait meanwhile."""
 
 Result = TypeVar("Result")
-Service = ModelService | PredictorService
-Predictor = Translator | TextClassifier | WordTagger | MaskFiller
-"""A predictor that the server has a route for."""
 
 
 def make_app(
@@ -89,7 +87,7 @@ def make_app(
         the server begins to shut down.
     """
     metrics, limits = Metrics(), settings.limits
-    models = {name: _make_service(name, predictor, limits, metrics) for name, predictor in predictors.items()}
+    models = {name: make_service(name, predictor, limits, metrics) for name, predictor in predictors.items()}
     workers: list[Worker | PredictorWorker] = []
     health = Health(workers)
     log = AccessLog(sys.stdout, metrics) if settings.access_log else None
@@ -122,32 +120,6 @@ def make_app(
     _complete_openapi(app, settings)
     _add_middleware(app, settings, metrics, log)
     return app
-
-
-def _make_service(name: str, predictor: Predictor, limits: ServerLimits, metrics: Metrics) -> Service:
-    """Return a predictor with a queue and workers of its kind.
-
-    Raises:
-        ValueError: No route serves what it predicts.
-    """
-    if isinstance(predictor, Translator):
-        return ModelService(name, predictor, JobQueue(limits.waiting, worker_count(predictor)), metrics)
-    route: str
-    predict: Callable[..., Sequence[Prediction]]
-    match predictor:
-        case TextClassifier():
-            route, predict, tokenizer = "classify", predictor.classify, predictor.text_field.tokenizer
-        case WordTagger():
-            route, predict, tokenizer = "tag", predictor, predictor.words.tokenizer
-        case MaskFiller():
-            route, predict, tokenizer = "fill", predictor, predictor.tokenizer
-        case _:
-            raise ValueError(
-                f"{name} is a {type(predictor).__name__}, which the server has no route for; serve a run with task = "
-                "'translation', 'classification' or 'tagging', or a masked language model"
-            )
-    queue = JobQueue(limits.waiting, workers=1)
-    return PredictorService(name, route, predict, tokenizer, predictor.model, predictor.precision, queue, metrics)
 
 
 def _complete_openapi(app: FastAPI, settings: ServerSettings) -> None:
@@ -363,24 +335,19 @@ class _Handlers:
 
     def _service(self, name: str | None, route: str | None = None) -> Service:
         """Return the model of a name, or the first one that answers a route."""
-        fitting = {other.name: other for other in self.models.values() if route is None or _route_of(other) == route}
+        fitting = {other.name: other for other in self.models.values() if route is None or route_of(other) == route}
         if name is None and fitting:
             return next(iter(fitting.values()))
         if name is None:
-            routes = ", ".join(sorted({f"/{_route_of(other)}" for other in self.models.values()}))
+            routes = ", ".join(sorted({f"/{route_of(other)}" for other in self.models.values()}))
             raise RequestError(404, f"no model of this server answers this route; its models answer {routes}", "model")
         if name not in self.models:
             message = f"there is no model of that name; this server has: {', '.join(fitting or self.models)}"
             raise RequestError(404, message, "model")
         if name not in fitting:
-            message = f"this model answers /{_route_of(self.models[name])}; send the request there, or to another model"
+            message = f"this model answers /{route_of(self.models[name])}; send the request there, or to another model"
             raise RequestError(404, message, "model")
         return fitting[name]
-
-
-def _route_of(service: Service) -> str:
-    """Return the main route that a model answers."""
-    return "translate" if isinstance(service, ModelService) else service.route
 
 
 def _or_422(make: Callable[[], Result]) -> Result:

@@ -17,10 +17,11 @@ from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
 
 from regard.engines.malloc import limit_arenas, trim_memory
-from regard.serve.app import Predictor, make_app
+from regard.serve.app import make_app
 from regard.serve.connections import ConnectionLimitMiddleware, HttpConnection, WebSocketConnection
 from regard.serve.languages import ModelLanguages
 from regard.serve.listener import Listener, raise_file_limit
+from regard.serve.services import Predictor
 from regard.serve.settings import ServerLimits, ServerSettings
 
 MAX_WEBSOCKET_MESSAGE = 1 << 22

@@ -1,0 +1,45 @@
+"""The services of a server: each model with a queue and workers of its kind."""
+
+from collections.abc import Callable, Sequence
+
+from regard.predict import MaskFiller, TextClassifier, Translator, WordTagger
+from regard.serve.metrics import Metrics
+from regard.serve.predictor_service import Prediction, PredictorService
+from regard.serve.queue import JobQueue
+from regard.serve.service import ModelService, worker_count
+from regard.serve.settings import ServerLimits
+
+Service = ModelService | PredictorService
+Predictor = Translator | TextClassifier | WordTagger | MaskFiller
+"""A predictor that the server has a route for."""
+
+
+def make_service(name: str, predictor: Predictor, limits: ServerLimits, metrics: Metrics) -> Service:
+    """Return a predictor with a queue and workers of its kind.
+
+    Raises:
+        ValueError: No route serves what it predicts.
+    """
+    if isinstance(predictor, Translator):
+        return ModelService(name, predictor, JobQueue(limits.waiting, worker_count(predictor)), metrics)
+    route: str
+    predict: Callable[..., Sequence[Prediction]]
+    match predictor:
+        case TextClassifier():
+            route, predict, tokenizer = "classify", predictor.classify, predictor.text_field.tokenizer
+        case WordTagger():
+            route, predict, tokenizer = "tag", predictor, predictor.words.tokenizer
+        case MaskFiller():
+            route, predict, tokenizer = "fill", predictor, predictor.tokenizer
+        case _:
+            raise ValueError(
+                f"{name} is a {type(predictor).__name__}, which the server has no route for; serve a run with task = "
+                "'translation', 'classification' or 'tagging', or a masked language model"
+            )
+    queue = JobQueue(limits.waiting, workers=1)
+    return PredictorService(name, route, predict, tokenizer, predictor.model, predictor.precision, queue, metrics)
+
+
+def route_of(service: Service) -> str:
+    """Return the main route that a model answers."""
+    return "translate" if isinstance(service, ModelService) else service.route
