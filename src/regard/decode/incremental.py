@@ -192,7 +192,8 @@ class IncrementalSearch(Generic[State]):
             ]
         logprobs_RV, self.state = self.stepper.step(token_R, self.state)
         attention_RS = None
-        if isinstance(self.stepper, AttentionStepper) and any(group.options.coverage_penalty for group in self.groups):
+        # The check of a protocol is slow, so it comes second.
+        if any(group.options.coverage_penalty for group in self.groups) and isinstance(self.stepper, AttentionStepper):
             attention_RS = self.stepper.attention(self.state)
         return [
             group.select(
