@@ -191,7 +191,7 @@ def test_a_line_and_lists_of_words_are_tagged_alike() -> None:
     assert predictor([]) == []
     with pytest.raises(ValueError, match="word 2 of sentence 1 is blank; leave it out"):
         predictor([["a", " "]])
-    with pytest.raises(ValueError, match="a tagger has no precision 'int8'; choose one of auto, float32, bfloat16"):
+    with pytest.raises(ValueError, match="no precision 'int8'; choose auto, float32 or bfloat16"):
         WordTagger(tagger(TINY), words, tags, "int8")
 
 

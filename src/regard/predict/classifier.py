@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from regard.bundle import Bundle
 from regard.data.fields import DocumentField, LabelField, LabelsField, TextField
 from regard.data.fields.nested import cut_parts, split_parts
-from regard.data.rows import Numbers, Rows
+from regard.data.rows import Rows
 from regard.models.classifier import Classifier
 from regard.nn.pooling import AttentionPooling
 from regard.nn.ragged import Ragged
 from regard.nn.tap import recording
+from regard.predict.forward_pass import plain_precision, token_batches
 from regard.text import END, START, Token, words
 from regard.text.sentences import split_sentences
 
 _log = logging.getLogger("regard")
 
-BATCH_TOKENS = 4096  # of texts that are classified in one forward pass
 THRESHOLD = 0.5  # probability from which one of several labels is predicted
 WORDS, SENTENCES = "encoder.words.pooling.weights", "encoder.sentences.pooling.weights"
 TOKENS = "pooling.weights"
@@ -120,10 +120,7 @@ class TextClassifier:
         model, text, labels = bundle.model, bundle.fields["text"], bundle.fields["label"]
         assert isinstance(text, TextField)
         assert isinstance(labels, LabelField)
-        if precision not in ("auto", "float32", "bfloat16"):
-            raise ValueError(f"a classifier has no precision '{precision}'; choose auto, float32 or bfloat16")
-        if precision == "auto":
-            precision = "float32" if model.output.weight.device.type == "cpu" else "bfloat16"
+        precision = plain_precision(precision, model.output.weight.device)
         return cls(model, text, labels, bundle.recipe.data.longest, precision)
 
     @property
@@ -173,9 +170,9 @@ class TextClassifier:
             self._check_attention()
         rows = self._encode(texts) if rows is None else rows
         results: list[ClassifiedText | None] = [None] * len(texts)
-        for indices in _batches(np.minimum(rows.lengths, self.longest) + 2):
-            probabilities, weights = self._run(rows.take(indices), attention)
-            for number, index in enumerate(indices.tolist()):
+        for indices in token_batches((np.minimum(rows.lengths, self.longest) + 2).tolist()):
+            probabilities, weights = self._run(rows.take(np.array(indices)), attention)
+            for number, index in enumerate(indices):
                 result = self._result(texts[index], probabilities[number])
                 results[index] = self._with_attention(result, weights[number]) if attention else result
         return [result for result in results if result is not None]
@@ -236,19 +233,6 @@ class TextClassifier:
             sentences.append(AttendedSpan(start, end, share))
             begin += size
         return replace(result, words=tuple(attended), sentences=tuple(sentences))
-
-
-def _batches(lengths: Numbers) -> Iterator[Numbers]:
-    """Yield the indices of texts in batches of similar length and of at most `BATCH_TOKENS` tokens or one text."""
-    order = np.argsort(lengths, kind="stable")
-    begin, tokens = 0, 0
-    for place, length in enumerate(lengths[order].tolist()):
-        if place > begin and tokens + length > BATCH_TOKENS:
-            yield order[begin:place]
-            begin, tokens = place, 0
-        tokens += length
-    if order.size:
-        yield order[begin:]
 
 
 def _attention_by_text(

@@ -3,7 +3,7 @@
 import logging
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -14,6 +14,7 @@ from regard.bundle import Bundle
 from regard.models.masked_language_model import MaskedLanguageModel
 from regard.nn.ragged import Ragged
 from regard.predict.engine import max_tokens
+from regard.predict.forward_pass import BATCH_TOKENS, plain_precision, token_batches
 from regard.predict.teacher_forcing import evaluating
 from regard.predict.text_generator import TextPerplexity
 from regard.recipe import MASK
@@ -24,7 +25,6 @@ from regard.text.words import MARK as COMBINING
 
 log = logging.getLogger(__name__)
 
-BATCH_TOKENS = 4096  # tokens that are read in one forward pass
 CONTINUES = "##"  # before a candidate that continues the word before it, as in the vocabulary of BERT
 _MASKS = re.compile(rf"\[MASK\]|{MASK}", re.IGNORECASE)
 
@@ -122,13 +122,8 @@ class MaskFiller:
             window: Tokens that the model was trained on, which a text is scored with at most.
             precision: Precision of matrix products: `float32`, `bfloat16`, or `auto`, which is bfloat16 on a GPU.
         """
-        if precision not in ("auto", "float32", "bfloat16"):
-            raise ValueError(
-                f"precision '{precision}' is not available for a masked language model; choose auto, float32 or "
-                "bfloat16"
-            )
         self.model, self.tokenizer = model, tokenizer
-        self.precision = ("bfloat16" if self.device.type == "cuda" else "float32") if precision == "auto" else precision
+        self.precision = plain_precision(precision, self.device)
         self.max_tokens = max_tokens(model.max_positions, reserved=2)
         self.window = min(window or self.max_tokens, self.max_tokens)
         self._mask = tokenizer.id(MASK)
@@ -215,7 +210,7 @@ class MaskFiller:
         """Return the most probable tokens for each mask of each sequence."""
         results: list[list[Ranked]] = [[] for _ in sequences]
         count = min(count, len(self.tokenizer) - len(self._unwanted))
-        for batch in _batches([len(sequence) for sequence in sequences]):
+        for batch in token_batches([len(sequence) for sequence in sequences]):
             chosen = [sequences[index] for index in batch]
             logprobs_MV = self._mask_logprobs(chosen)
             logprobs_MV[:, self._unwanted] = -math.inf
@@ -307,18 +302,6 @@ class MaskFiller:
                 filled += " " * (has_space and bool(filled))
             filled, end = filled + self.tokenizer.decode([token]).removeprefix(" "), match.end()
         return filled + text[end:]
-
-
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the numbers of sequences that are read together: of similar length, and not too many tokens."""
-    batch: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda number: lengths[number]):
-        if batch and (len(batch) + 1) * lengths[index] > BATCH_TOKENS:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
 
 
 def _rows_of_masks(sequences: Sequence[Sequence[int]], positions: Sequence[int], mask: int) -> list[int]:

@@ -14,12 +14,11 @@ from regard.data.fields import TagsField, WordsField, split_parts
 from regard.data.fields.lists import join_list, split_list
 from regard.models.tagger import Tagger
 from regard.nn.ragged import Ragged
+from regard.predict.forward_pass import plain_precision, token_batches
 from regard.text import END, START
 
 log = logging.getLogger("regard")
 
-BATCH_TOKENS = 4096  # tokens that are tagged in one forward pass
-PRECISIONS = ("auto", "float32", "bfloat16")
 
 Sentence = str | Sequence[str]
 """A line, whose words are separated by white space or, if it has tabs, by tabs; or a list of words."""
@@ -75,10 +74,8 @@ class WordTagger:
         Raises:
             ValueError: There is no such precision for taggers.
         """
-        if precision not in PRECISIONS:
-            raise ValueError(f"a tagger has no precision '{precision}'; choose one of {', '.join(PRECISIONS)}")
         self.model, self.words, self.tags = model, words, tags
-        self.precision = ("bfloat16" if self.device.type == "cuda" else "float32") if precision == "auto" else precision
+        self.precision = plain_precision(precision, self.device)
 
     @classmethod
     def from_bundle(cls, bundle: Bundle, precision: str = "auto") -> "WordTagger":
@@ -113,11 +110,7 @@ class WordTagger:
         """Tag sentences in batches of similar length; return them in their order."""
         segments = list(self._segments(sentences))
         numbers: list[list[tuple[int, float]]] = [[] for _ in segments]
-        order = sorted(range(len(segments)), key=lambda at: len(segments[at].ids))
-        while order:
-            tokens = np.cumsum([len(segments[at].ids) + 2 for at in order[:BATCH_TOKENS]])
-            size = max(1, int(np.searchsorted(tokens, BATCH_TOKENS, side="right")))
-            batch, order = order[:size], order[size:]
+        for batch in token_batches([len(segment.ids) + 2 for segment in segments]):
             for at, found in zip(batch, self._predict([segments[at] for at in batch]), strict=True):
                 numbers[at] = found
         found_by_sentence: list[list[tuple[int, float]]] = [[] for _ in sentences]

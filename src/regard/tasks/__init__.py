@@ -10,7 +10,7 @@ of `make_task` and a line of `regard.recipe.TASK_FIELDS`.
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -41,6 +41,9 @@ __all__ = [
     "load_translator",
     "make_task",
 ]
+
+
+Predictor = TypeVar("Predictor")
 
 
 def make_task(recipe: Recipe) -> Task:
@@ -91,41 +94,38 @@ def load(path: str | Path, device: str = "auto", precision: str = "auto", task: 
 
 def load_translator(path: str | Path, device: str = "auto", precision: str = "auto") -> Translator:
     """Open a trained run as a translator; a run of another task raises a ValueError."""
-    predictor = load(path, device, precision)
-    if not isinstance(predictor, Translator):
-        raise _wrong_task(path, "task = 'translation'")
-    return predictor
+    return _load_as(Translator, "task = 'translation'", path, device, precision)
 
 
 def load_generator(path: str | Path, device: str = "auto", precision: str = "auto") -> TextGenerator:
     """Open a trained run as a text generator; a run of another task raises a ValueError."""
-    predictor = load(path, device, precision)
-    if not isinstance(predictor, TextGenerator):
-        raise _wrong_task(path, "task = 'language_model' and language_model.objective = 'next'")
-    return predictor
+    return _load_as(
+        TextGenerator, "task = 'language_model' and language_model.objective = 'next'", path, device, precision
+    )
 
 
 def load_mask_filler(path: str | Path, device: str = "auto", precision: str = "auto") -> MaskFiller:
     """Open a trained run as a mask filler; a run of another task raises a ValueError."""
-    predictor = load(path, device, precision)
-    if not isinstance(predictor, MaskFiller):
-        raise _wrong_task(path, "task = 'language_model' and language_model.objective = 'masked'")
-    return predictor
+    return _load_as(
+        MaskFiller, "task = 'language_model' and language_model.objective = 'masked'", path, device, precision
+    )
 
 
 def load_classifier(path: str | Path, device: str = "auto", precision: str = "auto") -> TextClassifier:
     """Open a trained run as a text classifier; a run of another task raises a ValueError."""
-    predictor = load(path, device, precision)
-    if not isinstance(predictor, TextClassifier):
-        raise _wrong_task(path, "task = 'classification'")
-    return predictor
+    return _load_as(TextClassifier, "task = 'classification'", path, device, precision)
 
 
 def load_tagger(path: str | Path, device: str = "auto", precision: str = "auto") -> WordTagger:
     """Open a trained run as a tagger of words; a run of another task raises a ValueError."""
+    return _load_as(WordTagger, "task = 'tagging'", path, device, precision)
+
+
+def _load_as(kind: type[Predictor], needed: str, path: str | Path, device: str, precision: str) -> Predictor:
+    """Open a trained run whose predictor must be of a kind; `needed` are the settings of such runs, for the error."""
     predictor = load(path, device, precision)
-    if not isinstance(predictor, WordTagger):
-        raise _wrong_task(path, "task = 'tagging'")
+    if not isinstance(predictor, kind):
+        raise _wrong_task(path, needed)
     return predictor
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from regard.data.fields.lists import split_list
 from regard.data.rows import Rows, offsets_of
 from regard.files import read_inside, write_atomically
+from regard.recipe import FieldKind
 
 MOST_CLASSES = 100_000
 """Classes a label field may have; more are a sign that the wrong column was named."""
@@ -48,7 +49,7 @@ class LabelField:
             )
 
     @property
-    def kind(self) -> Literal["label"]:
+    def kind(self) -> FieldKind:
         """The kind of field."""
         return "label"
 
@@ -111,7 +112,7 @@ class LabelsField(LabelField):
     """Any number of labels, separated by commas."""
 
     @property
-    def kind(self) -> Literal["labels"]:  # type: ignore[override]
+    def kind(self) -> FieldKind:
         """The kind of field."""
         return "labels"
 
@@ -140,7 +141,7 @@ class TagsField(LabelsField):
     """One tag for each word of a sentence, separated by white space."""
 
     @property
-    def kind(self) -> Literal["tags"]:  # type: ignore[override]
+    def kind(self) -> FieldKind:
         """The kind of field."""
         return "tags"
 

@@ -6,13 +6,13 @@ A row holds the tokens of all parts, and `END` after each part. So a store needs
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from regard.data.fields.lists import split_list
 from regard.data.fields.text import TextField
 from regard.data.rows import Ids, Numbers, Rows, offsets_of
+from regard.recipe import FieldKind
 from regard.text import END, UNK
 from regard.text.sentences import split_sentences
 
@@ -22,7 +22,7 @@ class DocumentField(TextField):
     """A document: a text that is split into sentences."""
 
     @property
-    def kind(self) -> Literal["document"]:  # type: ignore[override]
+    def kind(self) -> FieldKind:
         """The kind of field."""
         return "document"
 
@@ -63,7 +63,7 @@ class WordsField(DocumentField):
     """A sentence whose words are given, separated by white space or, if words contain some, by tabs."""
 
     @property
-    def kind(self) -> Literal["words"]:  # type: ignore[override]
+    def kind(self) -> FieldKind:
         """The kind of field."""
         return "words"
 

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from regard.data.rows import Ids, Numbers, Rows
+from regard.recipe import FieldKind
 from regard.text import Tokenizer
 
 UINT16 = 1 << 16
@@ -20,7 +21,7 @@ class TextField:
     tokenizer: Tokenizer
 
     @property
-    def kind(self) -> Literal["text"]:
+    def kind(self) -> FieldKind:
         """The kind of field."""
         return "text"
 
