@@ -13,7 +13,7 @@ from regard.models.weight_map import BERT_CLASSIFIER, export_weights, fold_token
 from regard.nn.norm import make_norm
 from regard.nn.ragged import Ragged
 from regard.nn.tap import recording
-from regard.recipe import Transformer
+from regard.recipe import Classification, Transformer
 
 transformers = pytest.importorskip("transformers", reason="transformers, of the extra 'export', is not installed")
 
@@ -45,7 +45,7 @@ SETTINGS = Transformer(
     scale_embedding=False,
     norm_first=False,
 )
-OURS = build_classifier(SETTINGS, VOCABULARY, CLASSES, "first")
+OURS = build_classifier(SETTINGS, VOCABULARY, CLASSES, Classification(pooling="first"))
 assert isinstance(OURS.encoder, Stack)
 OURS.encoder.embedding.norm = make_norm("layer", WIDTH)  # which a recipe cannot ask for
 OURS = OURS.double().eval().requires_grad_(False)

@@ -18,7 +18,7 @@ from regard.nn.fill import fill_to_size
 from regard.nn.pooling import AttentionPooling, MeanPooling
 from regard.nn.ragged import Layout, Ragged
 from regard.nn.tap import named_taps, recording
-from regard.recipe import Han, Rnn, Transformer
+from regard.recipe import Classification, Han, Rnn, Transformer
 
 VOCABULARY, CLASSES = 11, 4
 TRANSFORMER = Transformer(width=8, inner=12, heads=2, encoder_layers=2)
@@ -29,9 +29,13 @@ Document = list[list[int]]
 """Token ids of each sentence."""
 
 
-def make(settings: Any, pooling: str = "mean", seed: int = 0) -> Classifier:
+def make(settings: Any, pooling: Any = "mean", seed: int = 0, ngrams: int = 0) -> Classifier:
     torch.manual_seed(seed)
-    return build_classifier(settings, VOCABULARY, CLASSES, pooling).double().eval()
+    options = Classification(pooling=pooling, ngrams=ngrams, ngram_buckets=13, ngram_width=6)
+    model = build_classifier(settings, VOCABULARY, CLASSES, options).double().eval()
+    if model.ngrams is not None:
+        nn.init.normal_(model.ngrams.weight)  # zero before training, which hides much
+    return model
 
 
 MODELS = {
@@ -40,7 +44,9 @@ MODELS = {
     "transformer, attention": make(TRANSFORMER, "attention"),
     "rnn, attention": make(RNN, "attention"),
     "rnn, one direction": make(Rnn(width=6, layers=1, cell="gru", bidirectional=False)),
+    "transformer, n-grams": make(TRANSFORMER, ngrams=3),
     "han": make(HAN),
+    "han, n-grams": make(HAN, ngrams=2),
     "han, lstm": make(Han(width=4, embedding=5, attention_width=3, cell="lstm")),
 }
 every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
@@ -228,9 +234,9 @@ def parity_of_marked_sentences(random: Random) -> tuple[Document, int]:
     ],
     ids=["transformer", "rnn", "han"],
 )
-def test_every_family_learns_that_one_word_of_one_sentence_decides(settings: Any, pooling: str) -> None:
+def test_every_family_learns_that_one_word_of_one_sentence_decides(settings: Any, pooling: Any) -> None:
     torch.manual_seed(0)
-    model = build_classifier(settings, VOCABULARY, CLASSES, pooling)
+    model = build_classifier(settings, VOCABULARY, CLASSES, Classification(pooling=pooling))
     assert learn(model, one_word_decides, 80, 2e-2) > 0.98
 
 

@@ -77,8 +77,8 @@ def classifiers() -> dict[str, float]:
     differences = {}
     data = "task = 'classification'\n[data]\ntrain = [{ path = 'train.tsv' }]\n"
     small = "model={ width = 16, inner = 32, heads = 2, encoder_layers = 1 }"
-    for pooling, several in (("first", "false"), ("attention", "true")):
-        chosen = [f"classification.pooling={pooling}", f"classification.several={several}"]
+    for pooling, several, ngrams in (("first", "false", 0), ("attention", "true", 2)):
+        chosen = [f"classification.{name}" for name in (f"pooling={pooling}", f"several={several}", f"ngrams={ngrams}")]
         task = ClassificationTask(parse(data, [small, *chosen]))
         torch.manual_seed(0)
         model = task.build({"text": 50, "label": 4}).double().eval()

@@ -6,7 +6,7 @@ from torch import nn
 from torch.optim import Adam, AdamW
 
 from regard.models.build import build, build_classifier
-from regard.recipe import Transformer
+from regard.recipe import Classification, Transformer
 from regard.train.muon import Muon
 from regard.train.optimiser import build_optimisers, set_learning_rate, state_tensors
 from regard.train.schedule import ResolvedTrain
@@ -32,11 +32,13 @@ def test_every_weight_is_in_one_parameter_group(model: nn.Module, name: str) -> 
     assert sorted(held) == sorted(map(id, model.parameters()))
 
 
-def test_the_rows_of_a_class_projection_are_no_matrix_for_muon() -> None:
-    model = build_classifier(Transformer(width=16, inner=32, heads=2, encoder_layers=1), 23, 4, "first")
+def test_the_rows_of_classes_and_ngrams_are_no_matrix_for_muon() -> None:
+    settings = Transformer(width=16, inner=32, heads=2, encoder_layers=1)
+    model = build_classifier(settings, 23, 4, Classification(pooling="first", ngrams=2, ngram_buckets=8))
     muon, _ = build_optimisers(model, train_settings(optimiser="muon"))
     held = {id(weight) for group in muon.param_groups for weight in group["params"]}
     assert id(model.output.weight) not in held
+    assert id(model.get_parameter("ngrams.weight")) not in held
     assert id(model.get_parameter("pooling.dense.weight")) in held
 
 

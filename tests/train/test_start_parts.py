@@ -130,3 +130,26 @@ def test_words_with_given_boundaries_get_the_vocabulary_of_the_encoder(masked_ru
     assert list(fields) == ["words"]
     assert isinstance(fields["words"], WordsField)
     assert fields.tokenizers["words"] == load_bundle(masked_run).tokenizers["text"]
+
+
+@pytest.mark.parametrize("vocabulary", ["start", "new"])
+def test_ngrams_are_taken_over_with_their_vocabulary_only(root: Path, vocabulary: str) -> None:
+    """Rows of n-grams follow from the numbers of tokens, so they mean nothing in another vocabulary."""
+    recipe = CLASSES.replace('task = "classes"', 'task = "classification"').replace("drop = []", "")
+    tiny = ["model={width=8, inner=8, heads=1, encoder_layers=1}", f"data.root='{root}'"]
+    ngrams = ["classification.ngrams=2", "classification.ngram_buckets=16", "classification.ngram_width=4"]
+    words = ["text.kind=word", "text.bytes=false"]
+    first = parse(recipe, [*tiny, *ngrams, *words, "train.rate=1e-2"])
+    assert isinstance([*train(first, root / "first", "cpu")][-1], Finished)
+    (root / "classes.tsv").write_text("v p a\tgood\nv q b\tbad\n" * 4, encoding="utf-8")
+    more = [
+        f"train.start='{root / 'first'}'",
+        f"train.vocabulary={vocabulary}",
+        *(words if vocabulary == "new" else []),
+    ]
+    second = parse(recipe, [*tiny, *ngrams, *more])
+    notices = [event.message for event in train(second, root / "second", "cpu") if isinstance(event, Noticed)]
+    message = next(message for message in notices if message.startswith("started from"))
+    assert ("ngrams initialised anew" in message) == (vocabulary == "new")
+    weights = load_file(root / "second" / "model.safetensors")["ngrams.weight"]
+    assert (weights.abs().max() > 1e-3) == (vocabulary == "start")

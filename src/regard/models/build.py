@@ -16,6 +16,7 @@ from regard.models.recurrent.sutskever import build_sutskever
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import build_transformer, initialise, make_decoder, make_embedding, make_encoder
 from regard.nn.embedding import Embedding, OutputProjection
+from regard.nn.ngrams import NgramEmbedding
 from regard.nn.pooling import AttentionPooling, MeanPooling
 from regard.nn.recurrent import RecurrentLayers
 
@@ -75,21 +76,29 @@ def build_encoder(settings: recipe.Model, vocabulary: int) -> tuple[Encoder, int
             raise ValueError(f"kind = '{settings.kind}' has no encoder of its own; choose transformer or rnn")
 
 
-def build_classifier(settings: recipe.Model, vocabulary: int, classes: int, pooling: str = "mean") -> Classifier:
+def build_classifier(
+    settings: recipe.Model, vocabulary: int, classes: int, options: recipe.Classification | None = None
+) -> Classifier:
     """Build the untrained classifier of texts that a recipe asks for.
 
     Args:
         settings: The `[model]` section.
         vocabulary: Size of the vocabulary.
         classes: Number of classes.
-        pooling: How the states of a text become one vector: `mean`, `first` or `attention`. A hierarchical attention
-            network has its own attention instead.
+        options: The `[classification]` section: how a text becomes one vector. A hierarchical attention network has
+            its own attention instead of a pooling.
     """
+    options = options or recipe.Classification()
+    ngrams = None
+    if options.ngrams:
+        sizes = options.ngrams, options.ngram_buckets, options.ngram_width
+        dropped = settings.word_dropout if isinstance(settings, recipe.Transformer | recipe.Rnn | recipe.Han) else 0.0
+        ngrams = NgramEmbedding(vocabulary, *sizes, dropped)
     if isinstance(settings, recipe.Han):
         hierarchical, width = build_hierarchical_encoder(settings, vocabulary)
-        return Classifier(hierarchical, nn.Identity(), width, classes, settings.dropout)
+        return Classifier(hierarchical, nn.Identity(), width, classes, settings.dropout, ngrams)
     encoder, width = build_encoder(settings, vocabulary)
-    model = Classifier(encoder, _make_pooling(pooling, width), width, classes, settings.dropout)
+    model = Classifier(encoder, _make_pooling(options.pooling, width), width, classes, settings.dropout, ngrams)
     if isinstance(settings, recipe.Transformer):
         initialise(model, settings)
     return model

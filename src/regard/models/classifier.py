@@ -15,6 +15,7 @@ from regard.models.memory import Encoder
 from regard.nn.cost import TokenCounts, count_flops
 from regard.nn.dropout import Dropout
 from regard.nn.linear import ClassProjection
+from regard.nn.ngrams import NgramEmbedding
 from regard.nn.pooling import FirstPooling
 from regard.nn.ragged import Layout, Ragged
 
@@ -49,7 +50,13 @@ class Classifier(nn.Module):
     class_weights_V: Float[Tensor, " V"]
 
     def __init__(
-        self, encoder: Encoder | HierarchicalEncoder, pooling: nn.Module, width: int, classes: int, dropout: float = 0.0
+        self,
+        encoder: Encoder | HierarchicalEncoder,
+        pooling: nn.Module,
+        width: int,
+        classes: int,
+        dropout: float = 0.0,
+        ngrams: NgramEmbedding | None = None,
     ) -> None:
         """Put built parts together.
 
@@ -59,9 +66,11 @@ class Classifier(nn.Module):
             width: Width of that vector.
             classes: Number of classes.
             dropout: Probability with which a value of that vector is dropped.
+            ngrams: Embeds the n-grams of a text, whose mean joins that vector.
         """
         super().__init__()
-        self.encoder, self.pooling = encoder, pooling
+        self.encoder, self.pooling, self.ngrams = encoder, pooling, ngrams
+        width += 0 if ngrams is None else ngrams.width
         self.drop, self.output = Dropout(dropout), ClassProjection(width, classes)
         # Weights of the classes in the training loss, which the task sets. They follow from the training data, so they
         # are saved neither with the model nor in checkpoints.
@@ -82,11 +91,13 @@ class Classifier(nn.Module):
         if isinstance(self.encoder, HierarchicalEncoder):
             if sizes is None:
                 raise ValueError("this model reads documents: give the number of tokens of each sentence, too")
-            vectors_BD: Tensor = self.encoder(tokens, sizes)
-            return vectors_BD
-        memory = self.encoder.encode(tokens)
-        pooled_BD: Tensor = self.pooling(memory.states_ND, memory.layout)
-        return pooled_BD
+            pooled_BD: Tensor = self.encoder(tokens, sizes)
+        else:
+            memory = self.encoder.encode(tokens)
+            pooled_BD = self.pooling(memory.states_ND, memory.layout)
+        if self.ngrams is None:
+            return pooled_BD
+        return torch.cat([pooled_BD, self.ngrams(tokens).to(pooled_BD.dtype)], -1)
 
     def forward(self, tokens: Ragged, sizes: Ragged | None = None) -> Float[Tensor, "B V"]:
         """Return the logits of all classes for each text.

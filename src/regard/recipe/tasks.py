@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from regard.recipe.section import Section
+from regard.recipe.section import Section, Size
 
 FieldKind = Literal["text", "document", "words", "label", "labels", "tags"]
 """How the values of a field are encoded; see `regard.data.fields`."""
@@ -56,12 +56,19 @@ class LanguageModelling(TaskSection):
 class Classification(TaskSection):
     """Classification: how a text becomes one vector, and what a label is."""
 
-    ARCHITECTURE: ClassVar[tuple[str, ...]] = ("pooling", "several")
+    ARCHITECTURE: ClassVar[tuple[str, ...]] = ("pooling", "several", "ngrams", "ngram_buckets", "ngram_width")
 
     pooling: Literal["mean", "first", "attention"] = "mean"
     """How the states of the tokens become one vector: their mean, the state of the first symbol (Devlin et al. 2019)
     through a linear layer and tanh, or their average weighted by attention with a learned query (Yang et al. 2016,
     §2.2). A model of kind `han` has attention of its own instead."""
+    ngrams: int = Field(default=0, ge=0, le=10)
+    """Join the mean of the embeddings of all n-grams of up to this many tokens with that vector (Joulin et al. 2017);
+    0 joins none."""
+    ngram_buckets: Size = 262_144
+    """Number of vectors that n-grams of two and more tokens share by a hash of their tokens."""
+    ngram_width: Size = 64
+    """Size of the vector of an n-gram."""
     several: bool = False
     """Multi-label classification: a text may have several labels, separated by commas, or none."""
     weights: Literal["equal", "balanced"] = "equal"

@@ -102,7 +102,7 @@ class ClassificationTask(Task):
 
     def build(self, sizes: Mapping[str, int]) -> Classifier:
         """Build a classifier with the encoder of the recipe's family."""
-        return build_classifier(self.recipe.model, sizes["text"], sizes["label"], self.recipe.classification.pooling)
+        return build_classifier(self.recipe.model, sizes["text"], sizes["label"], self.recipe.classification)
 
     def observe(self, model: nn.Module, stores: Sequence[Store | Blocks]) -> None:
         """Set the weights of the classes in the loss from their frequencies in the training data.

@@ -9,6 +9,7 @@ from torch.optim import Adam, AdamW, Optimizer
 from regard.nn.attention.multihead import CrossAttention, SelfAttention
 from regard.nn.embedding import Embedding, OutputProjection
 from regard.nn.linear import ClassProjection
+from regard.nn.ngrams import NgramEmbedding
 from regard.train.muon import Muon
 from regard.train.schedule import ResolvedTrain
 
@@ -42,7 +43,7 @@ def _muon_and_adamw(
     Embeddings and output layers are not matrices for Muon: their rows are vectors of tokens or classes, each with its
     own gradient.
     """
-    rows_are_vectors = Embedding | OutputProjection | ClassProjection
+    rows_are_vectors = Embedding | OutputProjection | ClassProjection | NgramEmbedding
     vocabularies = {id(layer.weight) for layer in model.modules() if isinstance(layer, rows_are_vectors)}
     matrices = [weight for weight in parameters if weight.ndim == 2 and id(weight) not in vocabularies]
     chosen = {id(weight) for weight in matrices}

@@ -10,6 +10,7 @@ from regard.bundle import check_memory
 from regard.data.fields import Fields, load_fields, text_names, with_tokenizers
 from regard.data.prepare import Prepared
 from regard.nn.embedding import Embedding, OutputProjection
+from regard.nn.ngrams import NgramEmbedding
 from regard.recipe import TASK_FIELDS, Recipe, load
 from regard.run_files import RECIPE, WEIGHTS
 from regard.tasks import Task, load_bundle, make_task
@@ -182,6 +183,10 @@ def initialise_from_run(recipe: Recipe, task: Task, prepared: Prepared) -> tuple
     bundle = load_bundle(start, task=before)
     model = new_model(recipe, task, prepared)
     taken, others = shared_parts(model, bundle.model, start)
+    if recipe.train.vocabulary == "new":
+        # The rows of n-grams follow from the numbers of tokens, and these are others now.
+        renumbered = [part for part in taken if isinstance(model.get_submodule(part), NgramEmbedding)]
+        taken, others = [part for part in taken if part not in renumbered], [*others, *renumbered]
     old = dict(bundle.model.named_parameters(remove_duplicate=False))
     with_vocabulary = _names_with_vocabulary(model)
     rows: dict[str, tuple[Tensor, Tensor]] = {}
