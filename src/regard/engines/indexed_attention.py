@@ -94,7 +94,7 @@ def mask_to_bias(mask: Bool[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tens
 
 @cache
 def is_available() -> bool:
-    """Whether this build of torch has the kernels."""
+    """Return whether this build of torch has the kernels."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns once in a process that sparse tensors are in beta

@@ -90,7 +90,7 @@ class ThreadSharing:
             self._learn(rows, shared, begin)
 
     def _should_share(self, rows: int, most: int, now: float) -> bool:
-        """Whether threads share the step that begins."""
+        """Return whether threads share the step that begins."""
         own = most if now < self.shared_until + AWAKE else 1
         is_quiet = self.runnable() <= own
         self.quiet = min(LONG, self.quiet + 1) if is_quiet else max(0, self.quiet - QUIET)

@@ -31,7 +31,7 @@ class WorkspaceShape:
     steps: int
 
     def holds(self, other: "WorkspaceShape") -> bool:
-        """Whether a batch of another shape fits in."""
+        """Return whether a batch of another shape fits in."""
         fits = self.sentences >= other.sentences and self.inputs >= other.inputs and self.steps >= other.steps
         return fits and self.beams == other.beams
 
