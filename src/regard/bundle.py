@@ -172,11 +172,11 @@ def check_memory(task: BundleTask, sizes: Mapping[str, int]) -> nn.Module | None
             model = task.build(sizes)
     except (NotImplementedError, RuntimeError):
         return None
-    needed = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    size = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     present = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > present:
+    if size > present:
         raise ValueError(
-            f"the weights of this model need {needed / 1e9:,.0f} GB, and this machine has {present / 1e9:,.0f} GB of "
+            f"the weights of this model need {size / 1e9:,.0f} GB, and this machine has {present / 1e9:,.0f} GB of "
             "memory; use a smaller model.width, model.inner or number of layers"
         )
     return model

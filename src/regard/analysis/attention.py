@@ -89,13 +89,13 @@ def judge_attention(
     rationales = [
         make_rationale(result, document.deciding_words) for result, document in zip(results, documents, strict=True)
     ]
-    right = sum(result.label == document.label for result, document in zip(results, documents, strict=True))
+    correct = sum(result.label == document.label for result, document in zip(results, documents, strict=True))
 
     def classify(texts: Sequence[str]) -> list[Probabilities]:
         return [result.probabilities for result in classifier(texts)]
 
     return AttentionJudgement(
-        right / len(documents),
+        correct / len(documents),
         hit_rates(rationales),
         tuple(erasure(rationales[:erased], classify, seed=seed)),
         sentence_flips(rationales[:erased], classify, seed),

@@ -78,8 +78,8 @@ def conllu_lines(sentence: "TaggedSentence", number: int, column: str = "upos") 
     """Return a sentence in CoNLL-U, with its tags in the given column, and the blank line after it."""
     rows = [f"# sent_id = {number}", f"# text = {' '.join(sentence.words)}"]
     places = {"upos": 3, "xpos": 4, "deprel": 7}
-    for at, (word, label) in enumerate(zip(sentence.words, sentence.tags, strict=True), start=1):
-        cells = [str(at), word, *["_"] * 8]
+    for index, (word, label) in enumerate(zip(sentence.words, sentence.tags, strict=True), start=1):
+        cells = [str(index), word, *["_"] * 8]
         if column in places:
             cells[places[column]] = label
         elif label != "_":

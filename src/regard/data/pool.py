@@ -93,9 +93,9 @@ class ExamplePool:
             return {name: rows.lengths for name, rows in self.sampled.items()}
         lengths = {name: np.empty(self.indices[0].size, np.int64) for name in self.stores[0].lengths}
         for number, store in enumerate(self.stores):
-            here = np.flatnonzero(self.indices[0] == number)
+            positions = np.flatnonzero(self.indices[0] == number)
             for name, counts in store.lengths.items():
-                lengths[name][here] = counts[self.indices[1][here]]
+                lengths[name][positions] = counts[self.indices[1][positions]]
         return lengths
 
     def take(self, examples: Numbers) -> tuple[dict[str, Rows], Numbers]:
@@ -121,6 +121,6 @@ def _from_each(stores: Sequence[Records], indices: tuple[Numbers, Numbers], load
     if len(stores) == 1:
         return load(0, indices[1])
     positions = [np.flatnonzero(indices[0] == number) for number in range(len(stores))]
-    parts = [load(number, indices[1][mine]) for number, mine in enumerate(positions) if mine.size]
+    parts = [load(number, indices[1][chosen]) for number, chosen in enumerate(positions) if chosen.size]
     order = np.argsort(np.concatenate(positions))
     return {name: Rows.concatenate([part[name] for part in parts]).take(order) for name in parts[0]}

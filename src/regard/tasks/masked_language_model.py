@@ -99,9 +99,9 @@ class MaskedLanguageModelTask(Task):
         if self.recipe.data.block is None:
             texts = texts.prepend(START).append(END)
         else:
-            kept = np.ones(texts.ids.size, bool)
-            kept[texts.offsets[1:] - 1] = False
-            texts = Rows(texts.ids[kept], texts.offsets - np.arange(len(texts) + 1))
+            is_kept = np.ones(texts.ids.size, bool)
+            is_kept[texts.offsets[1:] - 1] = False
+            texts = Rows(texts.ids[is_kept], texts.offsets - np.arange(len(texts) + 1))
         masked, labels = self.masking.apply(texts, counts, draw.key, draw.numbers)
         return MaskedLanguageModelBatch(masked.to_ragged(), torch.from_numpy(labels), torch.from_numpy(index))
 
@@ -152,10 +152,10 @@ class MaskedLanguageModelTask(Task):
         """
         labels_N = batch.labels_N
         if labels_N.device.type == "cpu" and not torch.compiler.is_compiling():
-            most = batch.units
+            max_rows = batch.units
         else:
-            most = self.max_predicted(labels_N.shape[0], len(batch))
-        return gather_predicted(states_ND, labels_N, most)
+            max_rows = self.max_predicted(labels_N.shape[0], len(batch))
+        return gather_predicted(states_ND, labels_N, max_rows)
 
     def units(self, lengths: Mapping[str, Lengths]) -> int:
         """Return the number of predicted tokens; with whole words, about that many."""
