@@ -76,7 +76,7 @@ class RowSampling:
     def _make(self, rows: list[int], has_top_k: bool) -> SamplingColumns:
         options = [self.sampling[row] for row in rows]
         top_k = [one.top_k or 0 for one in options] if has_top_k else [0]
-        # A row without nucleus keeps all tokens, whatever rounding makes of their sum.
+        # A row without nucleus sampling keeps all tokens, however their sum is rounded.
         top_p = [one.top_p if one.top_p < 1 else math.inf for one in options]
         min_p = [one.min_p for one in options]
         return SamplingColumns(

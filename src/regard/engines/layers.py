@@ -150,7 +150,7 @@ class EngineFeedForward(nn.Module):
 
 @no_type_check
 class QueryKeyTransform(nn.Module):
-    """What happens to projected queries and keys before they are multiplied: rotary positions, a bilinear score."""
+    """Transforms projected queries and keys before they are multiplied: rotary positions, a bilinear score."""
 
     def __init__(self, attention: MultiHeadAttention, dtype: torch.dtype, device: torch.device | str = "cpu") -> None:
         """Take sizes and weights from a trained attention."""

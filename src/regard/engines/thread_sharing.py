@@ -31,7 +31,7 @@ AWAKE = 0.05
 
 
 class _ThreadLimit(threading.local):
-    """How many threads the steps of this thread may use."""
+    """The number of threads that the steps of this thread may use."""
 
     step_threads = 1
 
