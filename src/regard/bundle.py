@@ -35,7 +35,7 @@ LONGEST_SCORES = 1 << 26
 
 
 class BundleTask(Protocol):
-    """What a task must provide to open a bundle."""
+    """The part of a task that is needed to open a bundle."""
 
     @property
     def kinds(self) -> Mapping[str, FieldKind]:

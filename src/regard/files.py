@@ -130,7 +130,7 @@ def _decode(path: Path, data: bytes, before: int) -> str:
 
 
 def find_inside(folder: Path, name: str) -> Path:
-    """Return the resolved path of a regular file in a folder that somebody else may have written.
+    """Return the resolved path of a regular file in a folder from an untrusted source.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -148,7 +148,7 @@ def find_inside(folder: Path, name: str) -> Path:
 
 
 def read_inside(folder: Path, name: str, limit: int) -> bytes:
-    """Return the contents of a regular file in a folder that somebody else may have written.
+    """Return the contents of a regular file in a folder from an untrusted source.
 
     Args:
         folder: The folder; a link may not lead out of it.

@@ -27,7 +27,7 @@ from regard.text.sentences import split_sentences
 
 @dataclass(frozen=True)
 class AttentionJudgement:
-    """How well the attention of a classifier explains its predictions."""
+    """Measures of how well the attention weights of a classifier explain its predictions."""
 
     accuracy: float
     """Share of the documents whose label is predicted correctly."""

@@ -172,7 +172,7 @@ class Batch:
 
 
 class RandomKey(NamedTuple):
-    """What the random choices in a training batch are derived from, so that a resumed run repeats them."""
+    """A key from which the random choices in a training batch are derived, so that a resumed run repeats them."""
 
     key: tuple[int, ...]
     """Differs between seeds and between epochs."""

@@ -33,7 +33,7 @@ ProgressCallback = Callable[[str, int], None]
 
 
 class DataTask(Collator, Protocol):
-    """What preparing data needs to know of a task."""
+    """The part of a task that is needed to prepare its data."""
 
     @property
     def kinds(self) -> Mapping[str, FieldKind]:

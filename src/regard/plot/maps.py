@@ -102,7 +102,7 @@ def heads(
 ) -> Figure:
     """Draw a grid of maps with one colour scale: a row for each layer, a column for each head.
 
-    Words stand at the outer maps only. Where they would be illegible, their positions replace them.
+    Only the outer maps are labelled with words. Where they would be illegible, their positions replace them.
 
     Args:
         weights_LHTS: Attention weights of layers and heads.

@@ -22,7 +22,7 @@ _BIO = re.compile(r"O|[BIES]-.+", re.DOTALL)
 
 @dataclass(frozen=True)
 class PrecisionRecall:
-    """How often something was predicted, occurs, and both."""
+    """Counts of predicted, gold and correct items, from which precision, recall and F1 follow."""
 
     predicted: int
     gold: int
@@ -30,12 +30,12 @@ class PrecisionRecall:
 
     @property
     def precision(self) -> float:
-        """The fraction of the predicted ones that are correct; 0 if there are none."""
+        """The fraction of the predicted items that are correct; 0 if there are none."""
         return self.correct / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """The fraction of the gold ones that were found; 0 if there are none."""
+        """The fraction of the gold items that were predicted; 0 if there are none."""
         return self.correct / self.gold if self.gold else 0.0
 
     @property

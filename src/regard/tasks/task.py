@@ -27,9 +27,9 @@ from regard.score import Alignment, Score
 
 @dataclass(frozen=True)
 class Sample:
-    """One validation example to show: the input, the reference and what the model makes of it now.
+    """A validation example to show: the input, the reference and the present output of the model.
 
-    Control characters are replaced, because a model that writes bytes may produce them and a terminal would obey them.
+    Control characters are replaced: a model that writes bytes may produce them, and a terminal would execute them.
     """
 
     input: str

@@ -80,7 +80,7 @@ def character_class(character: str) -> int:
 
 
 def find_phrase(phrase: str, text: str) -> list[tuple[int, int]]:
-    """Return the spans of a text in which a phrase stands as whole words.
+    """Return the spans of a text in which a phrase occurs as whole words.
 
     >>> find_phrase("Stra", "Straf, Stra!"), find_phrase("北京", "我在北京。")
     ([(7, 11)], [(2, 4)])

@@ -128,7 +128,7 @@ def activation_bytes(model: nn.Module, precision: str) -> int:
 
 
 class ExecutionMode(NamedTuple):
-    """How batches run: compiled or not, as CUDA graphs or not."""
+    """Whether batches run compiled, and whether as CUDA graphs."""
 
     compiled: bool = False
     captured: bool = False

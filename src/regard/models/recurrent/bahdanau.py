@@ -57,7 +57,7 @@ class AttentiveCell(nn.Module):
 
 
 class ReadOut(nn.Module):
-    """What the output projection reads, made from state, token and context (§A.2.2).
+    """The layer before the output projection, which combines state, token and context (§A.2.2).
 
     Maxout takes the larger of each two of 2l numbers (Goodfellow et al. 2013); linear makes l numbers.
     """

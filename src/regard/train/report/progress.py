@@ -56,7 +56,7 @@ class PlainView:
             self.next_line = event.seconds + LINE_INTERVAL
         line = self._line(event)
         encoding = self.stream.encoding or "utf-8"
-        with suppress(OSError):  # training continues when its reader has gone
+        with suppress(OSError):  # training continues when the process that reads it has ended
             print(line.encode(encoding, "replace").decode(encoding), file=self.stream, flush=True)
 
     def _line(self, event: Event) -> str:
