@@ -79,9 +79,9 @@ def document_figure(
         caption=f"{result.label}, probability {result.probability:.2f}",
         title=title,
         gold={
-            (sentence, position)
+            (sentence, place)
             for sentence, numbers in enumerate(inside)
-            for position, number in enumerate(numbers)
+            for place, number in enumerate(numbers)
             if number in decide
         },
         scale=scale,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from regard.cli.score import print_scores, print_table
 from regard.cli.streams import existing_file, line_counter
 
 if TYPE_CHECKING:
@@ -73,10 +74,8 @@ def evaluate_labels(
     )
     from regard.tasks import load_classifier
 
-    if figure:  # an error now instead of after all texts are classified
-        from regard.plot import format_of
-
-        format_of(Path(figure))
+    if figure:
+        _check_figure(figure)
     data = _read_data(run, source, reference)
     classifier = load_classifier(run, device, precision)
     multi_label = isinstance(classifier.label_field, LabelsField)
@@ -175,6 +174,13 @@ def _compare(
     return _Comparison(name, score, accuracy(labels, system).value - score.value, mcnemar(labels, system, baseline))
 
 
+def _check_figure(figure: str) -> None:
+    """Raise a ValueError, before anything is classified, if a figure cannot be written in this format."""
+    from regard.plot.save import format_of
+
+    format_of(Path(figure))
+
+
 def _draw(path: Path, labels: list[str], predictions: list[str]) -> None:
     from regard.plot import confusion, save
     from regard.score.classification import confusion_matrix
@@ -197,8 +203,6 @@ def _print_json(report: _Report) -> None:
 
 
 def _print_tables(report: _Report) -> None:
-    from regard.cli.score import print_scores, print_table
-
     low, high = (100 * bound for bound in report.interval)
     typer.echo(f"{report.texts:,} texts of {report.data}\n")
     print_scores(list(report.scores), as_json=False)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from regard.cli.translate import Device, Run
+from regard.cli.flags import Device, Run
 
 _CONTENT, _STYLE = "Content", "Style"
 
@@ -127,7 +127,7 @@ def _check(text: str, kind: str, out: str) -> None:
     """Raise `ValueError` for what cannot be drawn, before the model is loaded."""
     from regard.drawing import KINDS
     from regard.explore.figures import check_kind
-    from regard.plot import format_of
+    from regard.plot.save import format_of
 
     check_kind(kind, KINDS)
     format_of(Path(out))

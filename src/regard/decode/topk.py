@@ -31,7 +31,6 @@ def top(values_RV: Float[Tensor, "R V"], added_BW: Float[Tensor, "B W"], k: int)
         values_BWV = values_RV.reshape(beams, rows, size)
         sum_BK, at_BK = (values_BWV + added_BW[:, :, None]).flatten(1).topk(k)
         return TopValues(sum_BK, values_BWV.flatten(1).gather(1, at_BK), at_BK // size, at_BK % size)
-    # First pass: the k blocks of all W rows that have the greatest maxima. Second pass: the k greatest of their values.
     maxima_BWN = block_maxima(values_RV).view(beams, rows, -1) + added_BW[:, :, None]
     blocks = maxima_BWN.shape[2]
     block_BK = maxima_BWN.flatten(1).topk(k, sorted=False).indices

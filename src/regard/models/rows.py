@@ -22,8 +22,8 @@ def check_rows(rows_R: Int[Tensor, " R"], beams: int, rows: int) -> None:
     sentences = rows_R // beams
     if rows_R.shape[0] == rows and torch.equal(sentences, _sentences(rows, beams)):  # the usual case, in one check
         return
-    is_complete = rows_R.shape[0] % beams == 0 and bool((sentences.view(-1, beams) == sentences[::beams, None]).all())
-    if not is_complete or rows_R.shape[0] >= rows:
+    whole = rows_R.shape[0] % beams == 0 and bool((sentences.view(-1, beams) == sentences[::beams, None]).all())
+    if not whole or rows_R.shape[0] >= rows:
         raise ValueError(
             f"rows {rows_R.tolist()} mix sentences: the {beams} rows of a sentence stay together, "
             "and sentences keep their order unless some leave"
@@ -39,8 +39,8 @@ def check_mixed_rows(rows_R: Int[Tensor, " R"], sentence_R: Int[Tensor, " R2"]) 
     """
     chosen_R, rows_B = sentence_R[rows_R], sentence_R.bincount()
     chosen_B = chosen_R.bincount(minlength=rows_B.shape[0])
-    is_complete = bool(((chosen_B == rows_B) | (chosen_B == 0)).all())
-    if not is_complete or not bool((chosen_R[1:] >= chosen_R[:-1]).all()):
+    whole = bool(((chosen_B == rows_B) | (chosen_B == 0)).all())
+    if not whole or not bool((chosen_R[1:] >= chosen_R[:-1]).all()):
         raise ValueError(
             f"rows {rows_R.tolist()} mix sentences, which have {rows_B.tolist()} rows: the rows of a sentence stay "
             "together, and sentences keep their order"

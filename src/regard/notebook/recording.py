@@ -58,7 +58,7 @@ def record(explorer: Explorer, text: str, state: str) -> Recording:
     recording = Recording()
     options = {name: values[-1] for name, values in parse_qs(state.removeprefix("#")).items()}
     model = explorer.model(options.get("model"))
-    input_fields: dict[str, str] = {model.adapter.input_field: text}
+    given: dict[str, str] = {model.adapter.input_field: text}
 
     def ask(question: dict[str, Any]) -> list[dict[str, Any]]:
         named = (
@@ -69,14 +69,14 @@ def record(explorer: Explorer, text: str, state: str) -> Recording:
         return [read_frame(frame)[0] for frame in frames]
 
     ask({"kind": "models"})
-    ask({"kind": "tokens", **input_fields})
-    read: dict[str, Any] = {"kind": "read", **input_fields, "beam": _number(options, "beam", 1)}
+    ask({"kind": "tokens", **given})
+    read: dict[str, Any] = {"kind": "read", **given, "beam": _number(options, "beam", 1)}
     messages = ask(read | ({"target": options["target"]} if options.get("target") else {}))
-    ask({"kind": "beam", **input_fields, "beam": 5})
+    ask({"kind": "beam", **given, "beam": 5})
     ask({"kind": "positions", "count": 128})
     result = next((message for message in messages if message["kind"] == "result"), None)
     if result is not None:
-        for question in _maths_questions(input_fields, result, messages, options):
+        for question in _maths_questions(given, result, messages, options):
             ask(question)
     return recording
 
@@ -92,7 +92,7 @@ def to_json(answers: Iterable[tuple[dict[str, Any], list[bytes]]]) -> str:
 
 
 def _maths_questions(
-    input_fields: dict[str, str], result: dict[str, Any], messages: list[dict[str, Any]], options: dict[str, str]
+    given: dict[str, str], result: dict[str, Any], messages: list[dict[str, Any]], options: dict[str, str]
 ) -> Iterator[dict[str, Any]]:
     """Yield a question for each token about one head: the head of the state, or the most confident one."""
     heads = [head for message in messages if message["kind"] == "heads" for head in message["heads"]]
@@ -107,8 +107,8 @@ def _maths_questions(
     queries = len(result["source"] if part == "encoder" else result["target"])
     ids = [token["id"] for token in result["target"]]
     for query in range(min(queries, MAX_QUERIES)):
-        selection = {"part": part, "layer": best["layer"], "head": best["head"], "query": query}
-        yield {"kind": "maths", **input_fields, "target_ids": ids, **selection}
+        place = {"part": part, "layer": best["layer"], "head": best["head"], "query": query}
+        yield {"kind": "maths", **given, "target_ids": ids, **place}
 
 
 def _number(options: dict[str, str], name: str, default: int) -> int:

@@ -11,7 +11,7 @@ from regard.plot.document import document
 from regard.plot.fonts import right_to_left, subword_labels
 from regard.plot.lines import lines
 from regard.plot.maps import GoldLinks, HeadNumbers, alignment, heads, positions
-from regard.plot.save import FORMATS, format_of, render, save
+from regard.plot.save import FORMATS, render, save
 
 __all__ = [
     "FORMATS",
@@ -25,7 +25,6 @@ __all__ = [
     "confusion",
     "curves",
     "document",
-    "format_of",
     "growth",
     "heads",
     "lengths",

@@ -1,4 +1,4 @@
-"""Length and learning rates of a training, and values for the settings that a recipe leaves unset.
+"""How long a run trains, and with which learning rate; values for the settings that a recipe leaves unset.
 
 Unset settings follow the model, the corpus, the device and the time: the first seconds of training show how many steps
 fit into `train.minutes`. The state of a run keeps that number, so a run that resumes follows the same schedule.
