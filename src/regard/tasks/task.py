@@ -152,8 +152,9 @@ class Task(ABC):
 
     @property
     def filters(self) -> Collection[Filter]:
-        """The filters that apply to training records."""
-        return self.recipe.data.drop
+        """The filters that apply to training records; documents that are joined into blocks may have any length."""
+        drop = self.recipe.data.drop
+        return drop if self.recipe.data.block is None else tuple(name for name in drop if name != "long")
 
     @property
     def cut_at(self) -> int | None:
