@@ -121,7 +121,7 @@ class Feed:
         stored = max(longest_sequence(store, self.collator) for store in self.stores)
         if self.sampling is None:
             return stored
-        return max(stored, min(2 * stored, self.tokens, self.sampling.most or self.tokens))
+        return max(stored, min(2 * stored, self.tokens, self.sampling.max_tokens or self.tokens))
 
     @cached_property
     def pools(self) -> int:
@@ -194,7 +194,7 @@ class Feed:
         return self.collator.collate_for_training(*pool.pool.take(examples), draw)
 
     def _first(self, pool: int) -> int:
-        """Return the place in the epoch at which a pool begins."""
+        """Return the position in the epoch at which a pool begins."""
         return len(self.mixture) * pool // self.pools
 
     def _after(self, pool: _PlannedPool, step: int) -> StreamPosition:

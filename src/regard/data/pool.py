@@ -36,7 +36,7 @@ class SubwordSampling:
     """Probability of dropping a merge, or smoothing of a unigram model."""
     threads: int | None = None
     """Threads to encode with; default: one per core."""
-    most: int | None = None
+    max_tokens: int | None = None
     """Maximum number of tokens of a sampled sequence, symbols included; default: the budget of a batch."""
 
     def __post_init__(self) -> None:
@@ -71,15 +71,15 @@ class ExamplePool:
         indices: tuple[Numbers, Numbers],
         sampling: SubwordSampling,
         collator: Collator,
-        most: int,
+        max_tokens: int,
         seeds: Sequence[Sequence[int]],
     ) -> "ExamplePool":
-        """Sample a segmentation of all examples; one that exceeds `most` tokens keeps its stored segmentation."""
+        """Sample a segmentation of all examples; one that exceeds `max_tokens` tokens keeps its stored segmentation."""
         sampled = _from_each(
             stores, indices, lambda number, chosen: sampling.encode(stores[number], chosen, seeds[number])
         )
         counts = collator.sequence_lengths({name: rows.lengths for name, rows in sampled.items()})
-        too_long = np.flatnonzero(np.logical_or.reduce([count > most for count in counts]))
+        too_long = np.flatnonzero(np.logical_or.reduce([count > max_tokens for count in counts]))
         if too_long.size:
             stored = _from_each(stores, (indices[0][too_long], indices[1][too_long]), _gather_from(stores))
             order = np.arange(indices[0].size)

@@ -194,8 +194,8 @@ class OptionSet:
         known = [declared.name for declared in fields(self)]
         for name in changes:
             if name not in known:
-                near = get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(known)}"
+                similar = get_close_matches(name, known, n=1)
+                hint = f"did you mean {similar[0]}?" if similar else f"the options are {', '.join(known)}"
                 raise OptionError("there is no option '{0}'; {1}", name, hint)
         return replace(self, **changes)
 

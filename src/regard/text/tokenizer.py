@@ -324,7 +324,9 @@ class Tokenizer:
         """The byte of each id whose piece is a byte."""
         pieces = enumerate(zip(self._pieces, self._types, strict=True))
         return {
-            at: int(piece[3:5], 16) for at, (piece, kind) in pieces if kind == proto.BYTES and BYTE.fullmatch(piece)
+            number: int(piece[3:5], 16)
+            for number, (piece, kind) in pieces
+            if kind == proto.BYTES and BYTE.fullmatch(piece)
         }
 
     @cached_property
