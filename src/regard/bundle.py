@@ -6,8 +6,8 @@
     model.safetensors   the weights, with a checksum, the settings of the model and the fingerprint of the vocabularies
     scores.json         metrics and facts of the training, as plain JSON; may be missing
 
-The folder of a run is a bundle as soon as it has weights. A bundle may come from somebody else: only regular files
-inside its folder are opened, sizes are compared with the weights before a model is built, and no code is executed.
+The folder of a run is a bundle as soon as it has weights. A bundle may come from an untrusted source: only regular
+files inside its folder are opened, sizes are compared with the weights before a model is built, and no code is run.
 """
 
 import json
@@ -73,7 +73,7 @@ def save_bundle(folder: Path, recipe: Recipe, fields: Fields, model: nn.Module, 
 def save_model(
     folder: Path, recipe: Recipe, fields: Fields, model: nn.Module, metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write the weights of a bundle, with what they can only be used with: the settings of the model, the vocabularies.
+    """Write the weights of a bundle, with the settings of the model and the fingerprint of the vocabularies they need.
 
     Args:
         folder: The folder of the bundle.

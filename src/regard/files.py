@@ -189,7 +189,7 @@ def checksum(path: Path, start: int = 0) -> str:
 
 def checksum_of(data: memoryview) -> str:
     """Return the `checksum` of a file with these contents."""
-    return _digest(zlib.crc32(data[at : at + CHECKSUM_BLOCK]) for at in range(0, len(data), CHECKSUM_BLOCK))
+    return _digest(zlib.crc32(data[start : start + CHECKSUM_BLOCK]) for start in range(0, len(data), CHECKSUM_BLOCK))
 
 
 def _digest(crcs: Iterable[int]) -> str:

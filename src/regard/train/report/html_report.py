@@ -113,10 +113,8 @@ def _find_scores(value: Any, path: str) -> Iterator[tuple[str, list[Score]]]:
     scores = [item for _, item in items if isinstance(item, dict) and {"name", "value", "signature"} <= item.keys()]
     if scores:
         keys = ("name", "value", "signature", "detail")
-        yield (
-            path.removesuffix(" scores"),
-            [Score(**{key: item[key] for key in keys if key in item}) for item in scores],
-        )
+        parsed = [Score(**{key: item[key] for key in keys if key in item}) for item in scores]
+        yield path.removesuffix(" scores"), parsed
         return
     if isinstance(value, dict):
         for name, item in value.items():
