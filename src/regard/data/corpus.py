@@ -140,9 +140,12 @@ class Reader:
             case JsonlCorpus():
                 return _json_lines(paths[0], corpus.keys or tuple(self.fields))
             case DocumentsCorpus():
-                return _generated_documents(corpus, self.seed, self.fields)
+                generated = documents(corpus.label, corpus.split, corpus.count, self.seed)
+                return _in_columns(({"text": item.text, "label": item.label} for item in generated), self.fields)
             case PhrasebookCorpus() if "tags" in self.fields:
-                return _tagged_sentences(corpus, self.seed, self.fields)
+                tagged = tagged_sentences(corpus.to, corpus.split, corpus.pairs, self.seed)
+                rows = ({"words": " ".join(item.words), "tags": " ".join(item.tags)} for item in tagged)
+                return _in_columns(rows, self.fields)
             case PhrasebookCorpus():
                 # A language model reads the English side.
                 side = {"source": 0, "text": 0, "target": 1}
@@ -272,26 +275,10 @@ def _phrasebook(corpus: PhrasebookCorpus, seed: int) -> Iterator[tuple[list[str]
         _CACHED[key] = parts
 
 
-def _tagged_sentences(corpus: PhrasebookCorpus, seed: int, fields: Sequence[str]) -> Iterator[Columns]:
-    """Generate sentences with parts of speech."""
-    generated = tagged_sentences(corpus.to, corpus.split, corpus.pairs, seed)
-    while part := list(islice(generated, CHUNK)):
-        columns = {
-            "words": [" ".join(sentence.words) for sentence in part],
-            "tags": [" ".join(sentence.tags) for sentence in part],
-        }
-        yield tuple(columns[name] for name in fields)
-
-
-def _generated_documents(corpus: DocumentsCorpus, seed: int, fields: Sequence[str]) -> Iterator[Columns]:
-    """Generate documents with labels."""
-    generated = documents(corpus.label, corpus.split, corpus.count, seed)
-    while part := list(islice(generated, CHUNK)):
-        columns = {
-            "text": [document.text for document in part],
-            "label": [document.label for document in part],
-        }
-        yield tuple(columns[name] for name in fields)
+def _in_columns(records: Iterator[dict[str, str]], fields: Sequence[str]) -> Iterator[Columns]:
+    """Yield generated records in columns, `CHUNK` records at a time."""
+    while part := list(islice(records, CHUNK)):
+        yield tuple([record[name] for record in part] for name in fields)
 
 
 def _json_type(value: object) -> str:
