@@ -192,7 +192,7 @@ class StaticGreedySearch:
         tables = (table[:steps].index_select(1, lines_B).t().cpu() for table in (self.token_TB, self.logprob_TB))
         tokens, logprobs = (table.numpy().tolist() for table in tables)  # ten times as fast as torch's own tolist
         divisors = length_divisors(steps, self.options)
-        maxima = [most for _, most in bounds]
+        maxima = [maximum for _, maximum in bounds]
         return [hypothesis_of(*line, divisors, self.options.end) for line in zip(tokens, logprobs, maxima, strict=True)]
 
 
@@ -238,8 +238,8 @@ class StaticBeamSearch:
         self.held["token_BW"][: len(begin)] = torch.tensor(begin, dtype=torch.int64, device=self.token_R.device)[
             :, None
         ]
-        divisors = length_divisors(max((most for _, most in bounds), default=0) + 1, self.options)
-        limits = [divisors[most + 1] for _, most in bounds]
+        divisors = length_divisors(max((maximum for _, maximum in bounds), default=0) + 1, self.options)
+        limits = [divisors[maximum + 1] for _, maximum in bounds]
         limits += [divisors[1]] * (self.ranker.limit_divisor_B.shape[0] - len(limits))
         self.ranker.limit_divisor_B.copy_(torch.tensor(limits, dtype=torch.float64))
 
