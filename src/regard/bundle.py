@@ -6,8 +6,8 @@
     model.safetensors   the weights, with a checksum, the settings of the model and the fingerprint of the vocabularies
     scores.json         metrics and facts of the training, as plain JSON; may be missing
 
-The folder of a run is a bundle as soon as it has weights. A bundle may come from somebody else: only regular files
-inside its folder are opened, sizes are compared with the weights before a model is built, and no code is executed.
+The folder of a run is a bundle as soon as it has weights. A bundle may come from an untrusted source: only regular
+files inside its folder are opened, sizes are compared with the weights before a model is built, and no code is run.
 """
 
 import json
@@ -35,7 +35,7 @@ LONGEST_SCORES = 1 << 26
 
 
 class BundleTask(Protocol):
-    """What a task must provide to open a bundle."""
+    """The part of a task that is needed to open a bundle."""
 
     @property
     def kinds(self) -> Mapping[str, FieldKind]:
@@ -73,7 +73,7 @@ def save_bundle(folder: Path, recipe: Recipe, fields: Fields, model: nn.Module, 
 def save_model(
     folder: Path, recipe: Recipe, fields: Fields, model: nn.Module, metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write the weights of a bundle, with what they can only be used with: the settings of the model, the vocabularies.
+    """Write the weights of a bundle, with the settings of the model and the fingerprint of the vocabularies they need.
 
     Args:
         folder: The folder of the bundle.
@@ -172,11 +172,11 @@ def check_memory(task: BundleTask, sizes: Mapping[str, int]) -> nn.Module | None
             model = task.build(sizes)
     except (NotImplementedError, RuntimeError):
         return None
-    needed = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    size = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     present = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > present:
+    if size > present:
         raise ValueError(
-            f"the weights of this model need {needed / 1e9:,.0f} GB, and this machine has {present / 1e9:,.0f} GB of "
+            f"the weights of this model need {size / 1e9:,.0f} GB, and this machine has {present / 1e9:,.0f} GB of "
             "memory; use a smaller model.width, model.inner or number of layers"
         )
     return model

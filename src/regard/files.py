@@ -130,7 +130,7 @@ def _decode(path: Path, data: bytes, before: int) -> str:
 
 
 def find_inside(folder: Path, name: str) -> Path:
-    """Return the resolved path of a regular file in a folder that somebody else may have written.
+    """Return the resolved path of a regular file in a folder from an untrusted source.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -148,7 +148,7 @@ def find_inside(folder: Path, name: str) -> Path:
 
 
 def read_inside(folder: Path, name: str, limit: int) -> bytes:
-    """Return the contents of a regular file in a folder that somebody else may have written.
+    """Return the contents of a regular file in a folder from an untrusted source.
 
     Args:
         folder: The folder; a link may not lead out of it.
@@ -189,7 +189,7 @@ def checksum(path: Path, start: int = 0) -> str:
 
 def checksum_of(data: memoryview) -> str:
     """Return the `checksum` of a file with these contents."""
-    return _digest(zlib.crc32(data[at : at + CHECKSUM_BLOCK]) for at in range(0, len(data), CHECKSUM_BLOCK))
+    return _digest(zlib.crc32(data[start : start + CHECKSUM_BLOCK]) for start in range(0, len(data), CHECKSUM_BLOCK))
 
 
 def _digest(crcs: Iterable[int]) -> str:

@@ -64,10 +64,10 @@ def load_checkpoint_weights(model: nn.Module, folder: Path) -> None:
     stored = {name: tuple(entry.size) for name, entry in entries if isinstance(entry, TensorStorageMetadata)}
     prefix = "average." if any(name.startswith("average.") for name in stored) else "weights."
     tensors: dict[str, Tensor] = {f"{prefix}{name}": weight.detach() for name, weight in model.named_parameters()}
-    wrong = [name for name, tensor in tensors.items() if stored.get(name) != tuple(tensor.shape)]
-    if wrong:
+    mismatched = [name for name, tensor in tensors.items() if stored.get(name) != tuple(tensor.shape)]
+    if mismatched:
         raise ValueError(
-            f"{folder} does not fit the model of the recipe; it has no {', '.join(wrong[:3])} of the same shape"
+            f"{folder} does not fit the model of the recipe; it has no {', '.join(mismatched[:3])} of the same shape"
         )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
@@ -95,10 +95,10 @@ def _with_recipe(path: Path, folder: Path) -> Path:
 
 def other_weights(folder: Path) -> str:
     """Return a hint at the weights that an interrupted run has, or how to train it."""
-    found = [
+    candidates = [
         *sorted((folder / "weights").glob("best.safetensors")),
         *sorted((folder / CHECKPOINTS).glob("step-*"))[-1:],
     ]
-    if not found:
+    if not candidates:
         return "use: regard train"
-    return f"resume it with regard train, or give the path of other weights: {' or '.join(map(str, found))}"
+    return f"resume it with regard train, or give the path of other weights: {' or '.join(map(str, candidates))}"

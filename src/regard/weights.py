@@ -154,6 +154,6 @@ def _is_finite(tensor: Tensor) -> bool:
 
 def _distinct(model: nn.Module) -> dict[str, Tensor]:
     """Return the tensors of a model by name; a shared tensor under its first name only."""
-    seen: dict[int, str] = {}
+    first_names: dict[int, str] = {}
     tensors = model.state_dict(keep_vars=True)
-    return {name: tensor for name, tensor in tensors.items() if seen.setdefault(id(tensor), name) == name}
+    return {name: tensor for name, tensor in tensors.items() if first_names.setdefault(id(tensor), name) == name}

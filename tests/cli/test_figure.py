@@ -51,7 +51,7 @@ def test_a_figure_of_a_language_model_needs_only_a_prompt(
         (["I can go", "--kind", "heatmap"], "there is no figure 'heatmap'"),
         (
             ["I can go", "-o", "figure.jpg"],
-            "figure.jpg: the suffix selects the format of a figure; use .png, .svg, .pdf",
+            "figure.jpg: unknown format of a figure; use one of the suffixes .png, .svg, .pdf",
         ),
         (["I can go\nI can stay"], "a figure shows one sentence, and these are 2 lines; draw one at a time"),
         ([], "a figure of kind alignment needs a text"),

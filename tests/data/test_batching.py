@@ -131,7 +131,7 @@ class Doubling:
 
 
 def doubling(amount: float, names: Names = PAIR, most: int | None = None) -> SubwordSampling:
-    return SubwordSampling({name: Doubling() for name in texts_of(names)}, amount, most=most)
+    return SubwordSampling({name: Doubling() for name in texts_of(names)}, amount, max_tokens=most)
 
 
 class SmallPools(Feed):
@@ -333,7 +333,7 @@ def test_no_sampled_sequence_is_longer_than_the_feed_announces(most: int | None,
             return super().sample_batch([f"{line} {line}" for line in lines], amount, seed, threads)
 
     store = pairs((list(range(10, 10 + size)), [5]) for size in [*range(1, 9)] * 20)
-    sampling = SubwordSampling({"source": Twice(), "target": Doubling()}, 0.5, most=most)
+    sampling = SubwordSampling({"source": Twice(), "target": Doubling()}, 0.5, max_tokens=most)
     feed = feed_of([store], 200, pools=Feed, sampling=sampling)
     assert feed.longest == announced
     longest = max(len(record["source"]) + 1 for _, record in shown(feed.epoch(0)))

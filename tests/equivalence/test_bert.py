@@ -5,18 +5,17 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
+from tests.equivalence.ragged_output import POSITIONS, VOCABULARY, assert_equal_attention, output_of, randomise, texts
 
 from regard.models.build import build_masked_language_model
 from regard.models.weight_map import BERT, export_weights, import_weights
 from regard.nn.norm import make_norm
 from regard.nn.ragged import Ragged
-from regard.nn.tap import recording
 from regard.recipe import Transformer
 
 transformers = pytest.importorskip("transformers", reason="transformers, of the extra 'export', is not installed")
 
-VOCABULARY, POSITIONS, WIDTH = 19, 16, 12
+WIDTH = 12
 CONFIG = transformers.BertConfig(
     vocab_size=VOCABULARY,
     max_position_embeddings=POSITIONS,
@@ -29,9 +28,7 @@ CONFIG = transformers.BertConfig(
 )
 torch.manual_seed(0)
 THEIRS: Any = transformers.BertForMaskedLM(CONFIG).double().eval()
-with torch.no_grad():
-    for their_weight in THEIRS.parameters():  # norms and biases begin at 1 and 0, which hides much
-        their_weight.normal_(0, 0.3)
+randomise(THEIRS)
 OURS = build_masked_language_model(
     Transformer(
         width=WIDTH,
@@ -50,34 +47,18 @@ OURS.encoder.embedding.norm = make_norm("layer", WIDTH)  # which a recipe cannot
 OURS = OURS.double().eval().requires_grad_(False)
 import_weights(OURS, BERT, THEIRS.state_dict())
 
-texts = st.lists(st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=POSITIONS), min_size=1, max_size=4)
-
-
-def their_output(batch: Ragged) -> Any:
-    """Return what their model computes for a padded batch."""
-    mask = batch.with_values(torch.ones_like(batch.values)).to_padded()
-    with torch.no_grad():
-        return THEIRS(input_ids=batch.to_padded(), attention_mask=mask, output_attentions=True)
-
 
 @given(texts)
 @settings(max_examples=20)
 def test_logits_are_equal(sequences: list[list[int]]) -> None:
     batch = Ragged.from_list(sequences)
-    torch.testing.assert_close(OURS(batch), batch.layout.unpad(their_output(batch).logits))
+    torch.testing.assert_close(OURS(batch), batch.layout.unpad(output_of(THEIRS, batch).logits))
 
 
 @given(texts)
 @settings(max_examples=5)
 def test_attention_weights_are_equal(sequences: list[list[int]]) -> None:
-    batch = Ragged.from_list(sequences)
-    with recording(OURS, "*.weights") as seen:
-        OURS(batch)
-    for layer, weights in enumerate(their_output(batch).attentions):
-        mine = seen[f"encoder.layers.{layer}.self.weights"][0]
-        torch.testing.assert_close(
-            batch.layout.unpad(mine.transpose(1, 2)), batch.layout.unpad(weights.transpose(1, 2))
-        )
+    assert_equal_attention(OURS, "encoder", THEIRS, sequences)
 
 
 def test_exported_weights_give_their_model_our_logits() -> None:

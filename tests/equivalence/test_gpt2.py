@@ -6,16 +6,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.equivalence.ragged_output import POSITIONS, VOCABULARY, assert_equal_attention, output_of, randomise, texts
 
 from regard.models.build import build_language_model
 from regard.models.weight_map import GPT2, export_weights, import_weights
 from regard.nn.ragged import Ragged
-from regard.nn.tap import recording
 from regard.recipe import Transformer
 
 transformers = pytest.importorskip("transformers", reason="transformers, of the extra 'export', is not installed")
 
-VOCABULARY, POSITIONS = 19, 16
 CONFIG = transformers.GPT2Config(
     vocab_size=VOCABULARY,
     n_positions=POSITIONS,
@@ -28,9 +27,7 @@ CONFIG = transformers.GPT2Config(
 )
 torch.manual_seed(0)
 THEIRS: Any = transformers.GPT2LMHeadModel(CONFIG).double().eval()
-with torch.no_grad():
-    for their_weight in THEIRS.parameters():  # norms and biases begin at 1 and 0, which hides much
-        their_weight.normal_(0, 0.3)
+randomise(THEIRS)
 OURS = build_language_model(
     Transformer(
         width=12,
@@ -47,34 +44,18 @@ OURS = build_language_model(
 OURS = OURS.double().eval().requires_grad_(False)
 import_weights(OURS, GPT2, THEIRS.state_dict())
 
-texts = st.lists(st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=POSITIONS), min_size=1, max_size=4)
-
-
-def their_output(batch: Ragged) -> Any:
-    """Return what their model computes for a padded batch."""
-    mask = batch.with_values(torch.ones_like(batch.values)).to_padded()
-    with torch.no_grad():
-        return THEIRS(input_ids=batch.to_padded(), attention_mask=mask, output_attentions=True, use_cache=False)
-
 
 @given(texts)
 @settings(max_examples=20)
 def test_logits_are_equal(sequences: list[list[int]]) -> None:
     batch = Ragged.from_list(sequences)
-    torch.testing.assert_close(OURS(batch), batch.layout.unpad(their_output(batch).logits))
+    torch.testing.assert_close(OURS(batch), batch.layout.unpad(output_of(THEIRS, batch).logits))
 
 
 @given(texts)
 @settings(max_examples=5)
 def test_attention_weights_are_equal(sequences: list[list[int]]) -> None:
-    batch = Ragged.from_list(sequences)
-    with recording(OURS, "*.weights") as seen:
-        OURS(batch)
-    for layer, weights in enumerate(their_output(batch).attentions):
-        mine = seen[f"decoder.layers.{layer}.self.weights"][0]
-        torch.testing.assert_close(
-            batch.layout.unpad(mine.transpose(1, 2)), batch.layout.unpad(weights.transpose(1, 2))
-        )
+    assert_equal_attention(OURS, "decoder", THEIRS, sequences)
 
 
 @given(texts, st.integers(1, 3))
@@ -84,7 +65,7 @@ def test_decoding_after_prompts_gives_their_log_probabilities(sequences: list[li
     last = torch.tensor([sequence[-1] for sequence in sequences]).repeat_interleave(beams)
     logprobs, _ = OURS.step(last, OURS.start(Ragged.from_list(prompts), beams))
     batch = Ragged.from_list(sequences)
-    theirs = batch.layout.unpad(their_output(batch).logits)[batch.offsets[1:].long() - 1].log_softmax(-1)
+    theirs = batch.layout.unpad(output_of(THEIRS, batch).logits)[batch.offsets[1:].long() - 1].log_softmax(-1)
     torch.testing.assert_close(logprobs, theirs.repeat_interleave(beams, 0))
 
 

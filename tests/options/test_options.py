@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from regard.cli import app
 from regard.cli.flags import spell_flag
-from regard.options import GenerationOptions, OptionError, OptionSet, TranslationOptions, markdown_table
+from regard.options import GenerationOptions, OptionError, OptionSet, TranslationOptions
 from regard.recipe import Decode
 from regard.recipe.decode import pydantic_field
 
@@ -130,12 +130,6 @@ def test_a_request_has_fields_that_may_be_missing_and_keep_their_bounds() -> Non
     for wrong in ({"beam": 0}, {"temperature": float("inf")}, {"top_p": 0.0}, {"long": "cut"}):
         with pytest.raises(ValidationError):
             request(**wrong)
-
-
-def test_a_table_for_the_docs_names_every_option() -> None:
-    table = markdown_table(GenerationOptions.declared())
-    assert all(f"`{option.name}`" in table for option in GenerationOptions.declared())
-    assert "| `temperature`, `--temperature` | 0.8 |" in table
 
 
 def test_options_are_imported_without_torch_and_pydantic() -> None:

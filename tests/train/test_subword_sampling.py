@@ -26,13 +26,13 @@ LINES = [phrase.target for phrase in phrases("de", "train", 300)]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("run") / "tokenizer"
-    Tokenizers.learn([(line, line) for line in LINES], size=400).save(made)
-    return made.parent
+    saved = tmp_path_factory.mktemp("run") / "tokenizer"
+    Tokenizers.learn([(line, line) for line in LINES], size=400).save(saved)
+    return saved.parent
 
 
 @pytest.fixture
-def apart(folder: Path) -> Iterator[SubprocessSampler]:
+def subprocess_sampler(folder: Path) -> Iterator[SubprocessSampler]:
     sampler = SubprocessSampler(folder, PAIR, count=2)
     yield sampler
     sampler.close()
@@ -42,13 +42,13 @@ def field_sampler(sampler: BlockSampler, name: str, folder: Path) -> FieldSample
     return FieldSampler(sampler, name, TextField(Tokenizers.load(folder)[name]))
 
 
-def test_other_processes_sample_the_same_ids_as_this_one(folder: Path, apart: SubprocessSampler) -> None:
+def test_other_processes_sample_the_same_ids_as_this_one(folder: Path, subprocess_sampler: SubprocessSampler) -> None:
     many = LINES * (2 * BLOCK // len(LINES) + 1)  # more than two blocks, the last one not whole
-    here = field_sampler(LocalSampler(Tokenizers.load(folder)), "target", folder).sample_batch(many, 0.3, seed=5)
-    there = field_sampler(apart, "target", folder).sample_batch(many, 0.3, seed=5)
-    assert np.array_equal(here[0], there[0])
-    assert np.array_equal(here[1], there[1])
-    assert here[1].size == len(many) + 1
+    local = field_sampler(LocalSampler(Tokenizers.load(folder)), "target", folder).sample_batch(many, 0.3, seed=5)
+    remote = field_sampler(subprocess_sampler, "target", folder).sample_batch(many, 0.3, seed=5)
+    assert np.array_equal(local[0], remote[0])
+    assert np.array_equal(local[1], remote[1])
+    assert local[1].size == len(many) + 1
 
 
 def test_each_block_has_its_own_seed(folder: Path) -> None:
@@ -78,14 +78,14 @@ def test_given_words_keep_their_boundaries_when_their_subwords_are_sampled(folde
     assert sizes.ids.sum() > best.ids.sum()
 
 
-def test_a_killed_process_raises_an_error(apart: SubprocessSampler) -> None:
+def test_a_killed_process_raises_an_error(subprocess_sampler: SubprocessSampler) -> None:
     task = SamplingTask("source", LINES[:2], 0.1, 0)
-    assert len(apart.segment([task])) == 1
-    for process in apart._processes:
+    assert len(subprocess_sampler.segment([task])) == 1
+    for process in subprocess_sampler._processes:
         process.kill()
         process.wait()
     with pytest.raises(OSError, match="samples subwords has exited"):
-        apart.segment([task])
+        subprocess_sampler.segment([task])
 
 
 def test_close_stops_the_processes(folder: Path) -> None:

@@ -27,7 +27,7 @@ from regard.text.sentences import split_sentences
 
 @dataclass(frozen=True)
 class AttentionJudgement:
-    """How well the attention of a classifier explains its predictions."""
+    """Measures of how well the attention weights of a classifier explain its predictions."""
 
     accuracy: float
     """Share of the documents whose label is predicted correctly."""
@@ -89,13 +89,13 @@ def judge_attention(
     rationales = [
         make_rationale(result, document.deciding_words) for result, document in zip(results, documents, strict=True)
     ]
-    right = sum(result.label == document.label for result, document in zip(results, documents, strict=True))
+    correct = sum(result.label == document.label for result, document in zip(results, documents, strict=True))
 
     def classify(texts: Sequence[str]) -> list[Probabilities]:
         return [result.probabilities for result in classifier(texts)]
 
     return AttentionJudgement(
-        right / len(documents),
+        correct / len(documents),
         hit_rates(rationales),
         tuple(erasure(rationales[:erased], classify, seed=seed)),
         sentence_flips(rationales[:erased], classify, seed),

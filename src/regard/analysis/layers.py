@@ -39,7 +39,7 @@ HEAD = 64
 
 @dataclass(frozen=True)
 class ComplexityClaim:
-    """What the paper's table says about a layer."""
+    """The complexity of a layer that the paper's table states."""
 
     complexity: str
     sequential: str

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.flags import Device, Run
 from regard.cli.streams import line_counter, print_line, read_parallel
 
 if TYPE_CHECKING:
     from regard.predict import Translator
     from regard.score import Alignment
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a trained run.")]
 Source = Annotated[str | None, typer.Option(metavar="FILE", help="Source lines, plain or .gz.")]
 Target = Annotated[str | None, typer.Option(metavar="FILE", help="Their translations, line by line.")]
 Gold = Annotated[
@@ -25,7 +25,6 @@ Choose = Annotated[
     typer.Option("--choose", help="Choose the attention head that aligns these pairs best, and store it in the run."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per pair.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:1; auto is a GPU if there is one.")]
 
 
 def align(

@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.flags import Device, Dtype, File, Quiet
 from regard.cli.streams import line_counter, print_line, read_blocks
-from regard.cli.translate import Device, Dtype, Quiet
 from regard.options.decoding import OUTPUT
 
 if TYPE_CHECKING:
     from regard.predict import ClassifiedText
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a trained classifier, or other weights in it.")]
-File = Annotated[
-    str,
-    typer.Argument(metavar="FILE", help="Lines of text, plain or .gz; default: standard input.", show_default=False),
-]
 Top = Annotated[
     int | None,
     typer.Option(min=1, metavar="K", help="Print the K most probable classes.", rich_help_panel=OUTPUT),

@@ -10,9 +10,9 @@ import typer
 
 from regard.cli.evaluate_labels import evaluate_labels
 from regard.cli.evaluate_tags import evaluate_tags
-from regard.cli.flags import given, with_options
+from regard.cli.flags import Device, Dtype, Quantize, Run, given, precision_of, with_options
+from regard.cli.score import print_comparisons, print_scores, print_table, read_parallel_lines
 from regard.cli.streams import existing_file, line_counter
-from regard.cli.translate import Device, Dtype, Quantize, Run, precision_of
 from regard.options import TranslationOptions
 
 if TYPE_CHECKING:
@@ -213,21 +213,14 @@ def _read_test_set(run: str, source: str | None, reference: list[str]) -> tuple[
     from regard.predict.scoring import read_pairs
     from regard.run_files import RECIPE
     from regard.run_path import find_run
-    from regard.score import read_sentences
 
     if bool(source) != bool(reference):
         raise ValueError(
             f"{'--reference' if source else '--source'} is missing; give both, or neither for the recipe's test set"
         )
     if source:
-        lines = {path: read_sentences(path) for path in (source, *reference)}
-        for path in reference:
-            if len(lines[path]) != len(lines[source]):
-                raise ValueError(
-                    f"{source} has {len(lines[source])} lines but {path} has {len(lines[path])}; "
-                    "line i of each must belong to the same sentence"
-                )
-        return lines[source], [lines[path] for path in reference]
+        (lines,), references = read_parallel_lines(source, reference)
+        return lines, references
     recipe = load_bundle_recipe(existing_file(str(find_run(run).folder / RECIPE)).parent)
     if recipe.data.test is None:
         raise ValueError(f"the recipe of {run} has no test set (data.test); give --source and --reference")
@@ -244,8 +237,6 @@ def _print(
     search: str, scores: "list[Score]", buckets: list[LengthBucket], comparisons: "list[Comparison]", as_json: bool
 ) -> None:
     """Print scores, scores by length and comparisons as tables, or as JSON; `search` is the signature of the search."""
-    from regard.cli.score import print_comparisons, print_scores, print_table
-
     sentences = sum(bucket.sentences for bucket in buckets)
     if as_json:
         lists: dict[str, list[Any]] = {"scores": scores, "buckets": buckets, "comparisons": comparisons}

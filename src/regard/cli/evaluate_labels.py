@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from regard.cli.score import print_scores, print_table
 from regard.cli.streams import existing_file, line_counter
 
 if TYPE_CHECKING:
@@ -77,24 +78,24 @@ def evaluate_labels(
         _check_figure(figure)
     data = _read_data(run, source, reference)
     classifier = load_classifier(run, device, precision)
-    several = isinstance(classifier.label_field, LabelsField)
-    if figure and several:
+    multi_label = isinstance(classifier.label_field, LabelsField)
+    if figure and multi_label:
         raise ValueError("--figure draws a confusion matrix, which needs one label per text; this run has several")
     labels = _known_labels(classifier, data, run)
     results = _classify(classifier, data.texts)
     predictions = [result.labels for result in results]
-    right = correct(labels, predictions)
-    error = expected_calibration_error([result.probability for result in results], right)
+    is_correct = correct(labels, predictions)
+    error = expected_calibration_error([result.probability for result in results], is_correct)
     scores = accuracy(labels, predictions), macro_f1(labels, predictions), error
     comparison = None
     if against:
-        other = _predictions_of(against, data, device, precision, several)
+        other = _predictions_of(against, data, device, precision, multi_label)
         comparison = _compare(against, labels, predictions, other)
     if output:
         Path(output).write_text("".join(f"{result.label}\n" for result in results), encoding="utf-8")
     if figure:
         _draw(Path(figure), [label for (label,) in labels], [result.label for result in results])
-    interval = wilson_interval(int(right.sum()), len(right))
+    interval = wilson_interval(int(is_correct.sum()), len(is_correct))
     report = _Report(data.name, len(labels), scores, interval, class_scores(labels, predictions), comparison)
     _print_json(report) if as_json else _print_tables(report)
 
@@ -118,15 +119,15 @@ def _read_data(run: str, source: str | None, reference: Sequence[str]) -> _Data:
         name, corpus = f"{source} and {reference[0]}", TextCorpus(files=paths)
         texts, labels = zip(*Reader(("text", "label"), Path()).records(corpus), strict=True)
         return _Data(name, list(texts), list(labels))
-    found = recipe.data.test or recipe.data.valid
-    if found is None:
+    test_set = recipe.data.test or recipe.data.valid
+    if test_set is None:
         raise ValueError(
             f"the recipe of {run} has neither data.test nor data.valid; give the texts with --source and their labels "
             "with --reference"
         )
-    records = Reader.of(recipe.data, ("text", "label"), recipe.seed).records(found)
+    records = Reader.of(recipe.data, ("text", "label"), recipe.seed).records(test_set)
     texts, labels = zip(*records, strict=True)
-    return _Data(corpus_name(found), list(texts), list(labels))
+    return _Data(corpus_name(test_set), list(texts), list(labels))
 
 
 def _known_labels(classifier: "TextClassifier", data: _Data, run: str) -> list[tuple[str, ...]]:
@@ -150,7 +151,7 @@ def _classify(classifier: "TextClassifier", texts: Sequence[str]) -> "list[Class
     return results
 
 
-def _predictions_of(against: str, data: _Data, device: str, precision: str, several: bool) -> list[tuple[str, ...]]:
+def _predictions_of(against: str, data: _Data, device: str, precision: str, multi_label: bool) -> list[tuple[str, ...]]:
     """Return the predictions of another run, or those in a file."""
     from regard.data.fields import LabelField, LabelsField
     from regard.files import read_lines
@@ -161,7 +162,7 @@ def _predictions_of(against: str, data: _Data, device: str, precision: str, seve
     lines = [line for block in read_lines(existing_file(against)) for line in block]
     if len(lines) != len(data.texts):
         raise ValueError(f"{against} has {len(lines)} lines, but the test set has {len(data.texts)} texts")
-    return [tuple((LabelsField if several else LabelField).split(line)) for line in lines]
+    return [tuple((LabelsField if multi_label else LabelField).split(line)) for line in lines]
 
 
 def _compare(
@@ -175,10 +176,9 @@ def _compare(
 
 def _check_figure(figure: str) -> None:
     """Raise a ValueError, before anything is classified, if a figure cannot be written in this format."""
-    from regard.plot import FORMATS
+    from regard.plot.save import format_of
 
-    if Path(figure).suffix.lower().removeprefix(".") not in FORMATS:
-        raise ValueError(f"{figure}: unknown format of a figure; use one of the suffixes .{', .'.join(FORMATS)}")
+    format_of(Path(figure))
 
 
 def _draw(path: Path, labels: list[str], predictions: list[str]) -> None:
@@ -203,8 +203,6 @@ def _print_json(report: _Report) -> None:
 
 
 def _print_tables(report: _Report) -> None:
-    from regard.cli.score import print_scores, print_table
-
     low, high = (100 * bound for bound in report.interval)
     typer.echo(f"{report.texts:,} texts of {report.data}\n")
     print_scores(list(report.scores), as_json=False)

@@ -52,7 +52,7 @@ def evaluate_tags(
     corpus, name = _test_set(run, recipe, source, reference[0] if reference else None)
     root = Path(recipe.data.root) if source is None else Path()
     records = list(Reader(("words", "tags"), root, recipe.seed).records(corpus))
-    words, gold = ([split_list(record[at]) for record in records] for at in (0, 1))
+    words, gold = ([split_list(record[column]) for record in records] for column in (0, 1))
     with line_counter("tagged") as count:
         sentences = tagger(words)
         count(len(words))

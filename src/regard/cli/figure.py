@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from regard.cli.translate import Device, Run
+from regard.cli.flags import Device, Run
 
 _CONTENT, _STYLE = "Content", "Style"
 
@@ -127,11 +127,10 @@ def _check(text: str, kind: str, out: str) -> None:
     """Raise `ValueError` for what cannot be drawn, before the model is loaded."""
     from regard.drawing import KINDS
     from regard.explore.figures import check_kind
-    from regard.plot import FORMATS
+    from regard.plot.save import format_of
 
     check_kind(kind, KINDS)
-    if Path(out).suffix.lower().removeprefix(".") not in FORMATS:
-        raise ValueError(f"{out}: the suffix selects the format of a figure; use .{', .'.join(FORMATS)}")
+    format_of(Path(out))
     if not text.strip() and kind not in ("positions", "curves"):
         raise ValueError(f'a figure of kind {kind} needs a text, as in: regard figure RUN "I can go alone"')
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.flags import Device
 from regard.cli.streams import print_line, read_blocks
-from regard.cli.translate import Device
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a trained masked language model.")]
 Text = Annotated[

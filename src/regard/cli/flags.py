@@ -1,15 +1,35 @@
-"""Command-line flags derived from declared options, so that no command repeats their names, bounds or help."""
+"""Flags that several commands have, and flags derived from declared options, so that each is declared once."""
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import typer
 from typer.models import ArgumentInfo
 
 from regard.options import GenerationOptions, Option, OptionSet, TranslationOptions
+from regard.options.decoding import MACHINE, OUTPUT
 
 Command = TypeVar("Command", bound=Callable[..., None])
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a trained run, or other weights in it.")]
+File = Annotated[
+    str,
+    typer.Argument(metavar="FILE", help="Lines of text, plain or .gz; default: standard input.", show_default=False),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Do not show progress.", rich_help_panel=OUTPUT)]
+Device = Annotated[
+    str, typer.Option(help="cpu, cuda or cuda:1; auto is a GPU if there is one.", rich_help_panel=MACHINE)
+]
+Dtype = Annotated[
+    Literal["auto", "float32", "bfloat16"], typer.Option(help="Floating-point format.", rich_help_panel=MACHINE)
+]
+Quantize = Annotated[
+    Literal["int8"] | None, typer.Option(help="Quantise the weights, on a CPU.", rich_help_panel=MACHINE)
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Worker threads on a CPU; default: one per core.", rich_help_panel=MACHINE)
+]
 
 
 def with_options(options: type[OptionSet], *names: str) -> Callable[[Command], Command]:
@@ -40,6 +60,13 @@ def with_options(options: type[OptionSet], *names: str) -> Callable[[Command], C
 def given(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that were given on the command line."""
     return {name: value for name, value in options.items() if value is not None and value is not False}
+
+
+def precision_of(dtype: str, quantize: str | None) -> str:
+    """Return the precision that --dtype and --quantize ask for."""
+    if quantize and dtype == "bfloat16":
+        raise ValueError(f"--quantize {quantize} computes everything else in float32; leave out --dtype {dtype}")
+    return quantize or dtype
 
 
 def spell_flag(name: str, value: str) -> str:

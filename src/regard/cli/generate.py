@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.flags import given, with_options
+from regard.cli.flags import Device, given, with_options
 from regard.cli.streams import print_line, read_blocks
-from regard.cli.translate import Device
 from regard.options import GenerationOptions
 from regard.options.decoding import MACHINE
 

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.flags import Device
 from regard.cli.serve import AllowHost, Host, TokenFile, limit_kernel_caches, missing_extra, named_runs, read_token
-from regard.cli.translate import Device
 from regard.serve.settings import ServerSettings
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.flags import Device, Run
 from regard.cli.streams import line_counter, print_line, read_parallel
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a trained run.")]
 Text = Annotated[str | None, typer.Argument(metavar="TEXT", help="Language models: a text file, plain or .gz.")]
 Source = Annotated[str | None, typer.Option(metavar="FILE", help="Translation models: source lines, plain or .gz.")]
 Target = Annotated[
@@ -19,7 +19,6 @@ Each = Annotated[
 ]
 Tokens = Annotated[bool, typer.Option("--tokens", help="Like --each, with the log-probability of each token.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; with --each, one object per pair.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:1; auto is a GPU if there is one.")]
 
 _LABELS = {
     "perplexity": ("perplexity", ".4f"),

@@ -136,15 +136,15 @@ def _measure_complexity(folder: Path, quick: bool, device: str, as_json: bool) -
     from regard.bundle import find_device
     from regard.race.complexity_report import COMPLEXITY_HEADINGS, complexity_table, trace_layers, write_complexity
 
-    where = find_device(device)
+    device_name = find_device(device)
     lengths, widths = (LENGTHS[::2], WIDTHS[::2]) if quick else (LENGTHS, WIDTHS)
     costs = []
-    for cost in measure(lengths, widths, device=str(where)):
+    for cost in measure(lengths, widths, device=str(device_name)):
         costs.append(cost)
         result = cost.skipped or f"{1000 * (cost.seconds or 0):.2f} ms, {(cost.memory or 0) / 1e6:.2f} MB saved"
         typer.echo(f"{cost.kind}  n = {cost.length}  d = {cost.width}  {result}", err=True)
     traced = trace_layers()
-    html, _, data, _ = write_complexity(folder, costs, traced, str(where))
+    html, _, data, _ = write_complexity(folder, costs, traced, str(device_name))
     if as_json:
         typer.echo(json.dumps(json.loads(data.read_text(encoding="utf-8"))))
     else:

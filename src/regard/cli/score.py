@@ -114,7 +114,7 @@ def score(
     names = list(
         dict.fromkeys([*(metric or ("bleu", "chrf")), *(["bleu-lowercase-tokenised"] if lowercase_tokenised else [])])
     )
-    lines, streams = _read_text(hypothesis, reference, baseline)
+    lines, streams = read_parallel_lines(hypothesis, reference, baseline)
     _warn_if_tokenised(hypothesis, lines[0], tokenize)
     if baseline:
         print_comparisons(_compare(lines, streams, names, tokenize, (test, samples, seed)), as_json)
@@ -124,7 +124,9 @@ def score(
         print_scores([measure(name, lines[0], streams, tokenize=tokenize) for name in names], as_json)
 
 
-def _read_text(hypothesis: str, reference: list[str], baseline: str | None) -> tuple[list[list[str]], list[list[str]]]:
+def read_parallel_lines(
+    hypothesis: str, reference: list[str], baseline: str | None = None
+) -> tuple[list[list[str]], list[list[str]]]:
     """Read hypothesis and baseline, and the references; all must have the same number of lines."""
     from regard.score import read_sentences
 

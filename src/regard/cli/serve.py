@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from regard.cli.flags import Device, Dtype, Quantize, Workers
 from regard.cli.streams import existing_file
-from regard.cli.translate import Device, Dtype, Quantize, Workers
 from regard.serve.settings import ServerLimits, ServerSettings
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.flags import Device, Dtype, Quiet
 from regard.cli.streams import line_counter, print_line, read_blocks
-from regard.cli.translate import Device, Dtype
 from regard.options.decoding import OUTPUT
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ Conllu = Annotated[bool, typer.Option("--conllu", help="Print CoNLL-U.", rich_he
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object per line, with probabilities.", rich_help_panel=OUTPUT)
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Do not show progress.", rich_help_panel=OUTPUT)]
 
 
 def tag(
@@ -78,8 +77,8 @@ def conllu_lines(sentence: "TaggedSentence", number: int, column: str = "upos") 
     """Return a sentence in CoNLL-U, with its tags in the given column, and the blank line after it."""
     rows = [f"# sent_id = {number}", f"# text = {' '.join(sentence.words)}"]
     places = {"upos": 3, "xpos": 4, "deprel": 7}
-    for at, (word, label) in enumerate(zip(sentence.words, sentence.tags, strict=True), start=1):
-        cells = [str(at), word, *["_"] * 8]
+    for index, (word, label) in enumerate(zip(sentence.words, sentence.tags, strict=True), start=1):
+        cells = [str(index), word, *["_"] * 8]
         if column in places:
             cells[places[column]] = label
         elif label != "_":

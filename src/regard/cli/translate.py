@@ -4,11 +4,11 @@ import json
 import sys
 from collections.abc import Iterator
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from regard.cli.flags import given, with_options
+from regard.cli.flags import Device, Dtype, File, Quantize, Quiet, Run, Workers, given, precision_of, with_options
 from regard.cli.streams import existing_file, line_counter, print_line, read_blocks
 from regard.options import TranslationOptions
 from regard.options.decoding import CONSTRAINTS, MACHINE, OUTPUT
@@ -16,11 +16,6 @@ from regard.options.decoding import CONSTRAINTS, MACHINE, OUTPUT
 if TYPE_CHECKING:
     from regard.predict import Translation, TranslationRequest
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="Folder of a trained run, or other weights in it.")]
-File = Annotated[
-    str,
-    typer.Argument(metavar="FILE", help="Lines of text, plain or .gz; default: standard input.", show_default=False),
-]
 Prefix = Annotated[
     str,
     typer.Option(
@@ -56,7 +51,6 @@ Scores = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object per line, with all results.", rich_help_panel=OUTPUT)
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Do not show progress.", rich_help_panel=OUTPUT)]
 With = Annotated[
     list[str] | None,
     typer.Option(
@@ -65,18 +59,6 @@ With = Annotated[
         help="Ensemble with another run of the same vocabulary; repeat for more.",
         rich_help_panel=MACHINE,
     ),
-]
-Device = Annotated[
-    str, typer.Option(help="cpu, cuda or cuda:1; auto is a GPU if there is one.", rich_help_panel=MACHINE)
-]
-Dtype = Annotated[
-    Literal["auto", "float32", "bfloat16"], typer.Option(help="Floating-point format.", rich_help_panel=MACHINE)
-]
-Quantize = Annotated[
-    Literal["int8"] | None, typer.Option(help="Quantise the weights, on a CPU.", rich_help_panel=MACHINE)
-]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Worker threads on a CPU; default: one per core.", rich_help_panel=MACHINE)
 ]
 
 
@@ -141,13 +123,6 @@ def translate(
             sys.stdout.flush()
     if failed:
         raise ValueError(f"{failed} of {number - 1} lines could not be translated; see the warnings above")
-
-
-def precision_of(dtype: str, quantize: str | None) -> str:
-    """Return the precision that --dtype and --quantize ask for."""
-    if quantize and dtype == "bfloat16":
-        raise ValueError(f"--quantize {quantize} computes everything else in float32; leave out --dtype {dtype}")
-    return quantize or dtype
 
 
 def _requests(file: str, prefix: str, constraints: str | None) -> Iterator[Iterator["TranslationRequest"]]:

@@ -88,14 +88,14 @@ class Batch:
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors that the model reads, in a fixed order."""
-        found: list[Tensor] = []
+        tensors: list[Tensor] = []
         for attribute in fields(self):
             value = getattr(self, attribute.name)
             if isinstance(value, Ragged):
-                found += [value.values, value.offsets]
+                tensors += [value.values, value.offsets]
             elif attribute.metadata["per"] != _INDEX:
-                found.append(value)
-        return found
+                tensors.append(value)
+        return tensors
 
     def with_tensors(self, tensors: Sequence[Tensor]) -> Self:
         """Return a batch of this size over other tensors, given in the order of `tensors`; does not synchronise."""
@@ -172,7 +172,7 @@ class Batch:
 
 
 class RandomKey(NamedTuple):
-    """What the random choices in a training batch are derived from, so that a resumed run repeats them."""
+    """A key from which the random choices in a training batch are derived, so that a resumed run repeats them."""
 
     key: tuple[int, ...]
     """Differs between seeds and between epochs."""

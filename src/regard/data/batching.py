@@ -99,7 +99,7 @@ class Feed:
         if self.order not in ("random", "length"):
             raise ValueError(f"the order is 'random' or 'length', not {self.order!r}")
         for number, store in enumerate(self.stores):
-            check_budget(store, self.collator, self.tokens, f"example {{}} of corpus {number + 1}")
+            _check_budget(store, self.collator, self.tokens, f"example {{}} of corpus {number + 1}")
         if self.sampling is not None:
             for store in self.stores:
                 store.text(np.arange(1))  # a store without its text raises its error now
@@ -121,7 +121,7 @@ class Feed:
         stored = max(longest_sequence(store, self.collator) for store in self.stores)
         if self.sampling is None:
             return stored
-        return max(stored, min(2 * stored, self.tokens, self.sampling.most or self.tokens))
+        return max(stored, min(2 * stored, self.tokens, self.sampling.max_tokens or self.tokens))
 
     @cached_property
     def pools(self) -> int:
@@ -194,7 +194,7 @@ class Feed:
         return self.collator.collate_for_training(*pool.pool.take(examples), draw)
 
     def _first(self, pool: int) -> int:
-        """Return the place in the epoch at which a pool begins."""
+        """Return the position in the epoch at which a pool begins."""
         return len(self.mixture) * pool // self.pools
 
     def _after(self, pool: _PlannedPool, step: int) -> StreamPosition:
@@ -211,7 +211,7 @@ def in_order(store: Records, collator: Collator, tokens: int, pool: int = Feed.P
 
     The lengths of `pool` examples are read at a time.
     """
-    check_budget(store, collator, tokens, "example {}")
+    _check_budget(store, collator, tokens, "example {}")
     for start in range(0, len(store), pool):
         lengths = collator.sequence_lengths(
             {name: counts[start : start + pool] for name, counts in store.lengths.items()}
@@ -234,7 +234,7 @@ def longest_sequence(store: Records, collator: Collator) -> int:
     return longest
 
 
-def check_budget(store: Records, collator: Collator, tokens: int, name: str) -> None:
+def _check_budget(store: Records, collator: Collator, tokens: int, name: str) -> None:
     """Raise a ValueError that names the record if one does not fit into a batch of `tokens` tokens."""
     if tokens < 1:
         raise ValueError(f"a batch holds at least one token, not {tokens}")

@@ -86,7 +86,7 @@ class Blocks:
         return {FIELD: Rows(ids, offsets)}
 
     def text(self, indices: Lengths) -> dict[str, list[str]]:
-        """Blocks have no text of their own."""
+        """Raise a `ValueError`, because a block of tokens has no text of its own."""
         raise ValueError("a block of tokens has no text of its own; keep documents apart by leaving data.block unset")
 
     def _lengths(self, begins: Numbers) -> Numbers:

@@ -140,14 +140,17 @@ class Reader:
             case JsonlCorpus():
                 return _json_lines(paths[0], corpus.keys or tuple(self.fields))
             case DocumentsCorpus():
-                return _generated_documents(corpus, self.seed, self.fields)
+                generated = documents(corpus.label, corpus.split, corpus.count, self.seed)
+                return _in_columns(({"text": item.text, "label": item.label} for item in generated), self.fields)
             case PhrasebookCorpus() if "tags" in self.fields:
-                return _tagged_sentences(corpus, self.seed, self.fields)
+                tagged = tagged_sentences(corpus.to, corpus.split, corpus.pairs, self.seed)
+                rows = ({"words": " ".join(item.words), "tags": " ".join(item.tags)} for item in tagged)
+                return _in_columns(rows, self.fields)
             case PhrasebookCorpus():
                 # A language model reads the English side.
                 side = {"source": 0, "text": 0, "target": 1}
-                order = [side.get(name, at) for at, name in enumerate(self.fields)]
-                return (tuple(pair[at] for at in order) for pair in _phrasebook(corpus, self.seed))
+                order = [side.get(name, index) for index, name in enumerate(self.fields)]
+                return (tuple(pair[index] for index in order) for pair in _phrasebook(corpus, self.seed))
 
 
 def _parallel_files(paths: Sequence[Path]) -> Iterator[Columns]:
@@ -164,8 +167,8 @@ def _parallel_files(paths: Sequence[Path]) -> Iterator[Columns]:
         aligned += size
         pending = [lines[size:] for lines in pending]
     if any(pending):
-        longer = max(range(len(paths)), key=lambda at: len(pending[at]))
-        shorter = min(range(len(paths)), key=lambda at: len(pending[at]))
+        longer = max(range(len(paths)), key=lambda index: len(pending[index]))
+        shorter = min(range(len(paths)), key=lambda index: len(pending[index]))
         lines = aligned + len(pending[longer]) + sum(map(len, readers[longer]))
         raise ValueError(
             f"{paths[longer]} has {lines:,} lines but {paths[shorter]} has {aligned:,}: line {aligned + 1:,} has no "
@@ -197,15 +200,15 @@ def _documents(path: Path, kind: str) -> Iterator[Columns]:
 
 def _tab_separated(path: Path, columns: Sequence[int]) -> Iterator[Columns]:
     """Yield the given columns, counted from 1, of each row."""
-    needed = max(columns)
+    last_column = max(columns)
     before = 0
     for lines in read_lines(path):
-        rows = [line.split("\t", needed) for line in lines]
+        rows = [line.split("\t", last_column) for line in lines]
         for number, row in enumerate(rows, start=before + 1):
-            if len(row) < needed:
+            if len(row) < last_column:
                 raise ValueError(
                     f"{path}, line {number}: {len(row)} tab-separated column{'s' * (len(row) > 1)}, "
-                    f"but columns = {list(columns)} needs {needed}. Fix or delete the line, or name other columns."
+                    f"but columns = {list(columns)} needs {last_column}. Fix or delete the line, or name other columns."
                 )
         before += len(rows)
         yield tuple([row[column - 1] for row in rows] for column in columns)
@@ -217,7 +220,7 @@ def _json_lines(path: Path, keys: Sequence[str]) -> Iterator[Columns]:
     for lines in read_lines(path):
         records = [_json_record(path, before + number, line, keys) for number, line in enumerate(lines, start=1)]
         before += len(lines)
-        yield tuple([record[at] for record in records] for at in range(len(keys)))
+        yield tuple([record[index] for record in records] for index in range(len(keys)))
 
 
 def _json_record(path: Path, number: int, line: str, keys: Sequence[str]) -> list[str]:
@@ -234,8 +237,8 @@ def _json_record(path: Path, number: int, line: str, keys: Sequence[str]) -> lis
 def _json_text(path: Path, number: int, value: dict[str, object], key: str) -> str:
     """Return the text under one key."""
     if key not in value:
-        found = ", ".join(map(repr, list(value)[:10])) or "none"
-        raise ValueError(f"{path}, line {number}: no key {key!r}; its keys are: {found}. Set the corpus's keys.")
+        keys = ", ".join(map(repr, list(value)[:10])) or "none"
+        raise ValueError(f"{path}, line {number}: no key {key!r}; its keys are: {keys}. Set the corpus's keys.")
     text = value[key]
     if isinstance(text, list) and all(isinstance(entry, str) and SEPARATOR not in entry for entry in text):
         text = join_list(text)
@@ -272,26 +275,10 @@ def _phrasebook(corpus: PhrasebookCorpus, seed: int) -> Iterator[tuple[list[str]
         _CACHED[key] = parts
 
 
-def _tagged_sentences(corpus: PhrasebookCorpus, seed: int, fields: Sequence[str]) -> Iterator[Columns]:
-    """Generate sentences with parts of speech."""
-    generated = tagged_sentences(corpus.to, corpus.split, corpus.pairs, seed)
-    while part := list(islice(generated, CHUNK)):
-        columns = {
-            "words": [" ".join(sentence.words) for sentence in part],
-            "tags": [" ".join(sentence.tags) for sentence in part],
-        }
-        yield tuple(columns[name] for name in fields)
-
-
-def _generated_documents(corpus: DocumentsCorpus, seed: int, fields: Sequence[str]) -> Iterator[Columns]:
-    """Generate documents with labels."""
-    generated = documents(corpus.label, corpus.split, corpus.count, seed)
-    while part := list(islice(generated, CHUNK)):
-        columns = {
-            "text": [document.text for document in part],
-            "label": [document.label for document in part],
-        }
-        yield tuple(columns[name] for name in fields)
+def _in_columns(records: Iterator[dict[str, str]], fields: Sequence[str]) -> Iterator[Columns]:
+    """Yield generated records in columns, `CHUNK` records at a time."""
+    while part := list(islice(records, CHUNK)):
+        yield tuple([record[name] for record in part] for name in fields)
 
 
 def _json_type(value: object) -> str:
@@ -332,7 +319,7 @@ def _nearby(path: Path) -> str:
             folder = folder.parent
         return f"The last existing folder on its path is {folder}."
     names = sorted(entry.name for entry in islice(folder.iterdir(), 10_000) if entry.is_file())
-    near = difflib.get_close_matches(path.name, names, n=3)
-    if near:
-        return f"Did you mean {' or '.join(near)}?"
+    similar = difflib.get_close_matches(path.name, names, n=3)
+    if similar:
+        return f"Did you mean {' or '.join(similar)}?"
     return f"Its folder contains: {', '.join(names[:5])}." if names else "Its folder contains no files."

@@ -27,9 +27,10 @@ from regard.recipe import Data, Filter
 FILTERS: tuple[Filter, ...] = get_args(Filter)
 """The filters, in the order in which they are applied."""
 
-EXAMPLES = 3
-CLIP = 80
+EXAMPLES = 3  # dropped records that the report shows for each filter
+CLIP = 80  # characters of a value that the report shows
 KEPT = 0
+"""Result of `RecordFilter.apply` for a record that no filter drops."""
 
 
 class DroppedExample(BaseModel):

@@ -65,7 +65,7 @@ class Masking:
         """The tokens that replace others at random: those that were learned, so neither symbols nor bytes."""
         symbols = {*RESERVED, *self.tokenizer.settings.unsplit}
         pieces = enumerate(map(self.tokenizer.piece, range(len(self.tokenizer))))
-        return np.array([at for at, piece in pieces if piece not in symbols and not BYTE.fullmatch(piece)], np.int64)
+        return np.array([i for i, piece in pieces if piece not in symbols and not BYTE.fullmatch(piece)], np.int64)
 
     @cached_property
     def _edges(self) -> tuple[NDArray[np.int8], NDArray[np.int8], NDArray[np.bool_]]:

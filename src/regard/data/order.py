@@ -99,8 +99,8 @@ class Mixture:
         corpora = np.searchsorted(self._ends, slots, side="right")
         numbers = slots - (self._ends - self.shares)[corpora]
         for corpus in range(len(self.sizes)):
-            here = np.flatnonzero(corpora == corpus)
-            numbers[here] = self._examples(corpus, epoch, numbers[here])
+            positions = np.flatnonzero(corpora == corpus)
+            numbers[positions] = self._examples(corpus, epoch, numbers[positions])
         return corpora, numbers
 
     def _examples(self, corpus: int, epoch: int, slots: Numbers) -> Numbers:

@@ -100,22 +100,22 @@ def even_cuts(lengths: Sequence[Numbers], tokens: int, parts: int) -> Numbers:
     ends = [offsets_of(counts) for counts in lengths]
     cuts = cut(ends, tokens)
     examples = lengths[0].size
-    wanted = -(-(cuts.size - 1) // parts) * parts
-    if wanted > examples:
+    batches = -(-(cuts.size - 1) // parts) * parts
+    if batches > examples:
         raise ValueError(
-            f"{examples} examples do not make {wanted} batches of at most {tokens} tokens, which whole steps of "
+            f"{examples} examples do not make {batches} batches of at most {tokens} tokens, which whole steps of "
             f"{parts} batches need: raise train.tokens, or use fewer processes or a smaller train.accumulate"
         )
-    low = max(max(int(counts.max()) for counts in lengths), -(-max(int(end[-1]) for end in ends) // wanted))
+    low = max(max(int(counts.max()) for counts in lengths), -(-max(int(end[-1]) for end in ends) // batches))
     high = tokens
     for _ in range(BISECTIONS):
         middle = (low + high) // 2
         tried = cut(ends, middle)
-        if tried.size - 1 <= wanted:
+        if tried.size - 1 <= batches:
             cuts, high = tried, middle
         else:
             low = middle + 1
-    return _split_largest(cuts, np.add.reduce(ends), wanted)
+    return _split_largest(cuts, np.add.reduce(ends), batches)
 
 
 def cut(ends: Sequence[Numbers], tokens: int) -> Numbers:
@@ -127,15 +127,15 @@ def cut(ends: Sequence[Numbers], tokens: int) -> Numbers:
     """
     cuts = [0]
     last = ends[0].size - 1
-    while (at := cuts[-1]) < last:
-        full = min(int(end.searchsorted(end[at] + tokens, side="right")) for end in ends)
+    while (begin := cuts[-1]) < last:
+        full = min(int(end.searchsorted(end[begin] + tokens, side="right")) for end in ends)
         cuts.append(full - 1)
     return np.array(cuts)
 
 
-def _split_largest(cuts: Numbers, ends: Numbers, wanted: int) -> Numbers:
-    """Halve the batches with the most tokens until there are `wanted` batches."""
-    while (missing := wanted - (cuts.size - 1)) > 0:
+def _split_largest(cuts: Numbers, ends: Numbers, batches: int) -> Numbers:
+    """Halve the batches with the most tokens until there are `batches` batches."""
+    while (missing := batches - (cuts.size - 1)) > 0:
         sizes = np.where(np.diff(cuts) > 1, np.diff(ends[cuts]), 0)
         largest = np.argsort(-sizes, kind="stable")[:missing]
         largest = largest[sizes[largest] > 0]

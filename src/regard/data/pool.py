@@ -36,7 +36,7 @@ class SubwordSampling:
     """Probability of dropping a merge, or smoothing of a unigram model."""
     threads: int | None = None
     """Threads to encode with; default: one per core."""
-    most: int | None = None
+    max_tokens: int | None = None
     """Maximum number of tokens of a sampled sequence, symbols included; default: the budget of a batch."""
 
     def __post_init__(self) -> None:
@@ -71,15 +71,15 @@ class ExamplePool:
         indices: tuple[Numbers, Numbers],
         sampling: SubwordSampling,
         collator: Collator,
-        most: int,
+        max_tokens: int,
         seeds: Sequence[Sequence[int]],
     ) -> "ExamplePool":
-        """Sample a segmentation of all examples; one that exceeds `most` tokens keeps its stored segmentation."""
+        """Sample a segmentation of all examples; one that exceeds `max_tokens` tokens keeps its stored segmentation."""
         sampled = _from_each(
             stores, indices, lambda number, chosen: sampling.encode(stores[number], chosen, seeds[number])
         )
         counts = collator.sequence_lengths({name: rows.lengths for name, rows in sampled.items()})
-        too_long = np.flatnonzero(np.logical_or.reduce([count > most for count in counts]))
+        too_long = np.flatnonzero(np.logical_or.reduce([count > max_tokens for count in counts]))
         if too_long.size:
             stored = _from_each(stores, (indices[0][too_long], indices[1][too_long]), _gather_from(stores))
             order = np.arange(indices[0].size)
@@ -93,9 +93,9 @@ class ExamplePool:
             return {name: rows.lengths for name, rows in self.sampled.items()}
         lengths = {name: np.empty(self.indices[0].size, np.int64) for name in self.stores[0].lengths}
         for number, store in enumerate(self.stores):
-            here = np.flatnonzero(self.indices[0] == number)
+            positions = np.flatnonzero(self.indices[0] == number)
             for name, counts in store.lengths.items():
-                lengths[name][here] = counts[self.indices[1][here]]
+                lengths[name][positions] = counts[self.indices[1][positions]]
         return lengths
 
     def take(self, examples: Numbers) -> tuple[dict[str, Rows], Numbers]:
@@ -121,6 +121,6 @@ def _from_each(stores: Sequence[Records], indices: tuple[Numbers, Numbers], load
     if len(stores) == 1:
         return load(0, indices[1])
     positions = [np.flatnonzero(indices[0] == number) for number in range(len(stores))]
-    parts = [load(number, indices[1][mine]) for number, mine in enumerate(positions) if mine.size]
+    parts = [load(number, indices[1][chosen]) for number, chosen in enumerate(positions) if chosen.size]
     order = np.argsort(np.concatenate(positions))
     return {name: Rows.concatenate([part[name] for part in parts]).take(order) for name in parts[0]}

@@ -33,7 +33,7 @@ ProgressCallback = Callable[[str, int], None]
 
 
 class DataTask(Collator, Protocol):
-    """What preparing data needs to know of a task."""
+    """The part of a task that is needed to prepare its data."""
 
     @property
     def kinds(self) -> Mapping[str, FieldKind]:
@@ -293,8 +293,8 @@ def _vocabularies(
         if fields := _cached_vocabularies(folder, task):
             return fields
         shutil.rmtree(folder, ignore_errors=True)
-        given = None if texts is None else texts.tokenizers
-        learned = learn_fields(task.kinds, _records(recipe, reader, progress), recipe, task.multiline, given)
+        tokenizers = None if texts is None else texts.tokenizers
+        learned = learn_fields(task.kinds, _records(recipe, reader, progress), recipe, task.multiline, tokenizers)
         with atomic_folder(folder) as scratch:
             learned.save(scratch)
         return load_fields(folder, task.kinds)

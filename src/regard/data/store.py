@@ -309,9 +309,9 @@ def _open_field(folder: Path, name: str, expected: FieldManifest, records: int) 
     """Map the files of one field after checking them against the manifest."""
     for file, size in expected.sizes(name, records).items():
         path = folder / file
-        found = path.stat().st_size if path.is_file() else None
-        if found != size:
-            actual = "is missing" if found is None else f"has {found:,}"
+        actual_size = path.stat().st_size if path.is_file() else None
+        if actual_size != size:
+            actual = "is missing" if actual_size is None else f"has {actual_size:,}"
             raise ValueError(f"{path} is damaged: it should have {size:,} bytes but {actual}.")
     field = StoredField(
         ids=_map(folder / f"{name}.ids", expected.dtype),

@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 @dataclass(eq=False)
 class Beams:
-    """B beams with W rows each: a row is a live hypothesis. Beside them, the N best hypotheses that have ended.
+    """B beams with W rows each: a row is a live hypothesis. In addition, the N best hypotheses that have ended.
 
     A score or log-probability of minus infinity marks an empty slot.
     """

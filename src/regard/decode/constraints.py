@@ -49,6 +49,8 @@ class ConstrainedSelector:
         history_RT, length_R = beams.history_BWT.flatten(0, 1), rows_of(beams.length_B, beams)
         met_RK, begun_RK, ends_R = progress(history_RT, length_R, phrases_RKT, self.boundaries)
         logprobs_RV[:, self.end].masked_fill_(~met_RK.all(1), -torch.inf)
+        # What each row offers, however improbable: its best token, and the next token of each unmet constraint, which
+        # is the first one of a constraint that has not begun.
         next_RK = phrases_RKT.gather(2, begun_RK[:, :, None])[:, :, 0].masked_fill(met_RK, NEVER)
         offered_RK = torch.cat([greatest(logprobs_RV)[1][:, None], next_RK], 1)
         if self.boundaries is not None:
@@ -62,6 +64,7 @@ class ConstrainedSelector:
 
     def _banks(self, candidates: Candidates, beams: Beams) -> Int[Tensor, "B K"]:
         """Return how many constraint tokens candidates have met, those of an unfinished constraint included."""
+        # The history of a candidate is that of its parent with the candidate's token at the end.
         count, size = candidates.token_BK.shape
         width = beams.history_BWT.shape[2]
         history = beams.history_BWT.gather(1, candidates.parent_BK[:, :, None].expand(-1, -1, width))
@@ -116,6 +119,8 @@ def progress(
     size_RK = (phrases_RKT != NEVER).sum(2)
     positions = torch.arange(history_RT.shape[1], device=history_RT.device)
     left_RT = (length_R[:, None] - positions).clamp(min=0)
+    # For each row, phrase and position: how many tokens from there on are the first tokens of the phrase, and whether
+    # all of those compared so far are.
     matched = torch.zeros(*size_RK.shape, history_RT.shape[1], dtype=torch.int64, device=history_RT.device)
     alive = torch.ones_like(matched, dtype=torch.bool)
     if boundaries is None:
@@ -127,8 +132,7 @@ def progress(
         token_RT = history_RT.roll(-j, 1)[:, None]
         alive = alive & (token_RT == phrases_RKT[:, :, j : j + 1]) & (left_RT > j)[:, None]
         matched += alive
-    # From each position on, `matched` tokens are the first of the phrase. If they reach the end of the row, the phrase
-    # is unfinished there.
+    # A phrase that matches wholly is met if a word ends after it. One whose match reaches the end of the row is begun.
     after = (positions + size_RK[:, :, None]).clamp(max=history_RT.shape[1])
     is_word = ~torch.cat([inside_RT, torch.zeros_like(inside_RT[:, :1])], 1)[:, None].expand(-1, after.shape[1], -1)
     whole = matched >= size_RK[:, :, None]
@@ -162,10 +166,12 @@ def _merge(candidates: Candidates, offered_RK: Int[Tensor, "R K"], logprobs_RV: 
 
 def _in_turn(total_BK: Float[Tensor, "B K"], bank_BK: Int[Tensor, "B K"]) -> Int[Tensor, "B K"]:
     """Return the order that takes the best of each bank, then the second of each, and so on, fuller banks first."""
+    # The rank of a candidate in its bank is the number of better ones in it; equal ones keep their order.
     better_BKK = total_BK[:, None] > total_BK[:, :, None]
     earlier_BKK = (total_BK[:, None] == total_BK[:, :, None]).tril(-1)
     same_bank_BKK = bank_BK[:, None] == bank_BK[:, :, None]
     rank_BK = ((better_BKK | earlier_BKK) & same_bank_BKK).sum(2)
+    # Sort by rank, and within a rank by bank, from the one with the most constraint tokens down.
     banks = bank_BK.amax() + 1
     key_BK = rank_BK * banks + (banks - 1 - bank_BK)
     return key_BK.masked_fill(total_BK == -torch.inf, torch.iinfo(torch.int64).max).sort(dim=1, stable=True).indices

@@ -45,8 +45,9 @@ class Ensemble:
             raise ValueError(f"the members of an ensemble must share one vocabulary, but theirs have {sizes} tokens")
         pairs = zip(logprobs, self.weights, strict=True)
         if self.mean == "probabilities":
-            return torch.stack([each_RV + math.log(weight) for each_RV, weight in pairs]).logsumexp(0), states
-        return torch.stack([each_RV * weight for each_RV, weight in pairs]).sum(0).log_softmax(-1), states
+            # log Σ w p = logsumexp(log p + log w), which does not underflow where all probabilities are tiny.
+            return torch.stack([member_RV + math.log(weight) for member_RV, weight in pairs]).logsumexp(0), states
+        return torch.stack([member_RV * weight for member_RV, weight in pairs]).sum(0).log_softmax(-1), states
 
     def select(self, state: tuple[Any, ...], rows_R: Int[Tensor, " R"]) -> tuple[Any, ...]:
         """Return the state in which every member continues with these rows."""

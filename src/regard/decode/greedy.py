@@ -42,7 +42,7 @@ class GreedySearch(Generic[State]):
         self.sentences = list(sentences)
         self.numbers = list(range(len(sentences)))
         self.bounds = [options.limits.bounds(sentence) for sentence in sentences]
-        self.longest = max(most for _, most in self.bounds)
+        self.longest = max(maximum for _, maximum in self.bounds)
         self.divisors = length_divisors(self.longest + 1, options)
         begin = [begin_of(sentence, options) for sentence in sentences]
         self.token_R = torch.tensor(begin, device=device)

@@ -158,6 +158,7 @@ class Ranker:
         elif options.stopping == "full" or rows == 1:  # greedy search is over when its only hypothesis ends
             beams.done_B = (beams.ended_count_B >= rows) | (best_B == -torch.inf)
         else:
+            # Finished when all slots are filled and no live hypothesis can still score better than the worst of them.
             worst_B = beams.ended_score_BN[:, self.last_slot]
             if self.last_slot_B1 is not None:
                 worst_B = beams.ended_score_BN.gather(1, self.last_slot_B1)[:, 0]

@@ -75,13 +75,13 @@ class RowSampling:
 
     def _make(self, rows: list[int], has_top_k: bool) -> SamplingColumns:
         options = [self.sampling[row] for row in rows]
-        top_k = [one.top_k or 0 for one in options] if has_top_k else [0]
-        # A row without nucleus keeps all tokens, whatever rounding makes of their sum.
-        top_p = [one.top_p if one.top_p < 1 else math.inf for one in options]
-        min_p = [one.min_p for one in options]
+        top_k = [row.top_k or 0 for row in options] if has_top_k else [0]
+        # A row without nucleus sampling keeps all tokens, however their sum is rounded.
+        top_p = [row.top_p if row.top_p < 1 else math.inf for row in options]
+        min_p = [row.min_p for row in options]
         return SamplingColumns(
             None if len(rows) == len(self.sampling) else torch.tensor(rows, device=self.device),
-            self._column([one.temperature for one in options]),
+            self._column([row.temperature for row in options]),
             self._column(top_k) if len(set(top_k)) > 1 else None,
             max(top_k),
             self._column(top_p) if min(top_p) < 1 else None,

@@ -51,21 +51,24 @@ def search_statically(
     results: list[list[Hypothesis]] = [[] for _ in sentences]
     numbers, staying, running, steps = list(range(len(sentences))), list(range(len(sentences))), None, 0
     while numbers:
-        left = max(bounds[number][1] for number in numbers) + 1 - steps
-        state = stepper.reserve(state, min(CHECK_INTERVAL, left))
-        here = stepper.static_search(state, key, make)
+        # One more than the maximum length, because a step appends the end symbol.
+        remaining = max(bounds[number][1] for number in numbers) + 1 - steps
+        state = stepper.reserve(state, min(CHECK_INTERVAL, remaining))
+        # The tables of a search belong to the tensors of the state, over which steps are captured. If the stepper has
+        # moved the sentences to other tensors, for more steps or for fewer lines, the search moves to their tables.
+        search = stepper.static_search(state, key, make)
         if running is None:
-            here.begin(bounds, begin)
-        elif here is not running:
-            here.take(running, torch.tensor(staying, device=device))
-        running, state = here, stepper.run_steps(state, here, min(CHECK_INTERVAL, left))
-        steps += min(CHECK_INTERVAL, left)
+            search.begin(bounds, begin)
+        elif search is not running:
+            search.take(running, torch.tensor(staying, device=device))
+        running, state = search, stepper.run_steps(state, search, min(CHECK_INTERVAL, remaining))
+        steps += min(CHECK_INTERVAL, remaining)
         own_bounds = [bounds[number] for number in numbers]
-        leaving, staying = _leaving(running, own_bounds, steps, last=left <= CHECK_INTERVAL)
+        leaving, staying = _leaving(running, own_bounds, steps, last=remaining <= CHECK_INTERVAL)
         if leaving:
             hypotheses = running.hypotheses(leaving, [own_bounds[line] for line in leaving], steps)
-            for line, found in zip(leaving, hypotheses, strict=True):
-                results[numbers[line]] = found
+            for line, best in zip(leaving, hypotheses, strict=True):
+                results[numbers[line]] = best
             numbers = [numbers[line] for line in staying]
             if numbers:
                 rows = [line * options.beam + row for line in staying for row in range(options.beam)]
@@ -173,6 +176,7 @@ class StaticGreedySearch:
 
     def append(self, token_B: Int[Tensor, " B"], logprob_B: Float[Tensor, " B"], end_B: Float[Tensor, " B"]) -> None:
         """Append the most probable tokens that are allowed; a line of maximum length ends instead."""
+        # A line that has ended goes on like all others; `hypotheses` reads its tokens up to the first end symbol.
         full_B = self.limits.full_B
         token_B = token_B.masked_fill(full_B, self.options.end)
         logprob_B = torch.where(full_B, torch.zeros_like(end_B) if self.options.free_cut else end_B, logprob_B)
@@ -188,7 +192,7 @@ class StaticGreedySearch:
         tables = (table[:steps].index_select(1, lines_B).t().cpu() for table in (self.token_TB, self.logprob_TB))
         tokens, logprobs = (table.numpy().tolist() for table in tables)  # ten times as fast as torch's own tolist
         divisors = length_divisors(steps, self.options)
-        maxima = [most for _, most in bounds]
+        maxima = [maximum for _, maximum in bounds]
         return [hypothesis_of(*line, divisors, self.options.end) for line in zip(tokens, logprobs, maxima, strict=True)]
 
 
@@ -234,8 +238,8 @@ class StaticBeamSearch:
         self.held["token_BW"][: len(begin)] = torch.tensor(begin, dtype=torch.int64, device=self.token_R.device)[
             :, None
         ]
-        divisors = length_divisors(max((most for _, most in bounds), default=0) + 1, self.options)
-        limits = [divisors[most + 1] for _, most in bounds]
+        divisors = length_divisors(max((maximum for _, maximum in bounds), default=0) + 1, self.options)
+        limits = [divisors[maximum + 1] for _, maximum in bounds]
         limits += [divisors[1]] * (self.ranker.limit_divisor_B.shape[0] - len(limits))
         self.ranker.limit_divisor_B.copy_(torch.tensor(limits, dtype=torch.float64))
 
@@ -261,6 +265,8 @@ class StaticBeamSearch:
         layer = self.ranker.step(candidates, self.limits.step)
         for table, column_R in zip(self.history, layer, strict=True):
             table.index_copy_(0, self.limits.step, column_R.view(1, *table.shape[1:]))
+        # The ranker has put new tensors into `beams`. A captured step must read and write the same memory each time, so
+        # their values are copied into the tensors that are held.
         for name, table in self.held.items():
             table.copy_(getattr(beams, name))
             setattr(beams, name, table)
@@ -270,7 +276,10 @@ class StaticBeamSearch:
     def _end_full_lines(
         self, candidates: Candidates, total_BW: Float[Tensor, "B W"], end_BW: Float[Tensor, "B W"]
     ) -> Candidates:
-        """Replace the candidates of lines of maximum length by the ends of all their rows."""
+        """Replace the candidates of lines of maximum length by the ends of all their rows.
+
+        Both sets of candidates are computed for every line, because a step may not depend on what is on the device.
+        """
         missing = candidates.token_BK.shape[1] - total_BW.shape[1]
         sum_BW, row_BW = (total_BW + end_BW).sort(dim=1, descending=True, stable=True)
         ends = Candidates(
@@ -291,6 +300,8 @@ class StaticBeamSearch:
         score_BN, total_BN, end_BN, length_BN, row_BN = (self.held[name][lines_B].cpu().numpy() for name in names)
         tokens, logprobs = np.zeros((2, *score_BN.shape, steps))
         line_B1 = np.arange(len(lines))[:, None]
+        # Follow the back-pointers of all ended hypotheses together, from the last step to the first. A hypothesis that
+        # ended earlier stays at its row until its last step is reached; what is read until then is cut off below.
         for step in reversed(range(steps)):
             tokens[:, :, step] = token_TBW[step, line_B1, row_BN]
             logprobs[:, :, step] = logprob_TBW[step, line_B1, row_BN]

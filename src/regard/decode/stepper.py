@@ -1,4 +1,4 @@
-"""What can be searched: protocols of anything that gives the log-probabilities of the next token, row by row.
+"""Protocols of steppers: anything that gives the log-probabilities of the next token, row by row, can be searched.
 
 A row is one hypothesis. The W rows of a sentence are adjacent, sentences follow each other: R = B · W rows. In states
 that a `MixedStepper` has joined, sentences may have different W.
@@ -102,7 +102,7 @@ class StaticSearch(Protocol):
 
 @runtime_checkable
 class GreedyLimits(Protocol):
-    """What a kernel must know to choose the best allowed token of a row."""
+    """The limits that a kernel needs to choose the best allowed token of a row."""
 
     end: int
     """Id of the end symbol."""

@@ -31,7 +31,7 @@ class SteppableModel(Protocol):
 class Engine(SteppableModel, Protocol):
     """A trained model made fast to decode.
 
-    A state that was stepped, selected or joined is spent: do not use it again.
+    `step`, `select` and `join` change the state they are given: use the one they return.
     """
 
     precision: Precision

@@ -57,7 +57,7 @@ def self_attention_index(
     """
     rows_RT.select(1, column).copy_(torch.arange(new, new + rows_RT.shape[0]))
     bias_RT.select(1, column).zero_()
-    keys = max(column + 1, 16)
+    keys = max(column + 1, 16)  # MIN_KEYS, but TorchScript reads no global number
     bias_RHT = bias_RT.narrow(1, 0, keys).unsqueeze(1)
     if slopes_H.numel() > 0:
         distance_T = (torch.arange(keys) - column).abs()
@@ -94,7 +94,7 @@ def mask_to_bias(mask: Bool[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tens
 
 @cache
 def is_available() -> bool:
-    """Whether this build of torch has the kernels."""
+    """Return whether this build of torch has the kernels."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch warns once in a process that sparse tensors are in beta

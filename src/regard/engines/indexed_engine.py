@@ -274,7 +274,7 @@ class IndexedEngine:
 
 
 def _are_equal(tokens_R: Int[Tensor, " R"], beams: int) -> bool:
-    """Whether all beams of each sentence read the same token."""
+    """Return whether all beams of each sentence read the same token."""
     return bool((tokens_R.view(-1, beams) == tokens_R[::beams, None]).all())
 
 

@@ -1,7 +1,7 @@
 """The layers of a Transformer on a CPU, with packed linear layers and indexed attention, compiled by TorchScript.
 
 A decoding step is hundreds of small kernels. Called from Python one by one, each costs nearly as much again before it
-begins, and worker threads wait for the interpreter lock. Compiled, a layer is one call that waits for nobody.
+begins, and worker threads wait for the interpreter lock. Compiled, a step is one call, which does not hold the lock.
 """
 
 import warnings

@@ -1,8 +1,8 @@
 """The KV cache of the indexed engine: every key and value is written once, and rows of a batch point at them.
 
-A row of the batch is a list of the table rows of its own tokens, and of those of its memory. Beams that change places
-and sentences that leave exchange or drop such lists; sentences that join bring theirs. Rows may differ in length: all
-write into the same column, and the columns before a row's first token are masked.
+A row of the batch is a list of the table rows of its own tokens, and of those of its memory. To reorder beams, such
+lists are exchanged; to drop or add sentences, lists are dropped or added. Rows may differ in length: all write into the
+same column, and the columns before a row's first token are masked.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class KVPool:
         """Make empty tables for heads with keys and values of these sizes."""
         self.heads, self.sizes, self.dtype = heads, sizes, dtype
         self.taken = self.capacity = 0
-        """Rows in use, and rows allocated. Row 0 is all zero and belongs to nobody: padding points at it."""
+        """Rows in use, and rows allocated. Row 0 is all zero and belongs to no token: padding points at it."""
         self.keys = [torch.empty(0, heads * sizes[0], dtype=dtype) for _ in range(layers)]
         self.values = [torch.empty(0, heads * sizes[1], dtype=dtype) for _ in range(layers)]
         self.clear(MIN_ROWS)
@@ -132,7 +132,7 @@ class IndexedMemory:
 
 @dataclass(eq=False)
 class IndexedState:
-    """The decoding state of a batch. A step writes into it: a state that was stepped from is spent."""
+    """The decoding state of a batch. A step writes into it, so only the state that the step returns may be used."""
 
     beams_B: Int[Tensor, " B"]
     """Rows of each sentence."""

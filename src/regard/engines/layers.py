@@ -150,7 +150,7 @@ class EngineFeedForward(nn.Module):
 
 @no_type_check
 class QueryKeyTransform(nn.Module):
-    """What happens to projected queries and keys before they are multiplied: rotary positions, a bilinear score."""
+    """Transforms projected queries and keys before they are multiplied: rotary positions, a bilinear score."""
 
     def __init__(self, attention: MultiHeadAttention, dtype: torch.dtype, device: torch.device | str = "cpu") -> None:
         """Take sizes and weights from a trained attention."""
@@ -164,7 +164,7 @@ class QueryKeyTransform(nn.Module):
         self.weight = weight.to(device, dtype)
 
     def rotate(self, x_NF: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Rotate queries or keys by their positions; see `regard.nn.position.Rotary`."""
+        """Rotate queries or keys by their positions; see `regard.nn.position.RotaryPositions`."""
         first, second = x_NF.view(-1, self.heads, self.key_size).chunk(2, -1)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).flatten(1)
 
@@ -173,6 +173,7 @@ class QueryKeyTransform(nn.Module):
         if self.rotary:
             q_NF = self.rotate(q_NF, cos, sin)
         if self.bilinear:
+            # qᵀ W k is the dot product of Wᵀ q and k: the matrix joins the query, and the score is a plain product.
             q_NF = (q_NF.reshape(-1, self.heads, self.key_size) @ self.weight).flatten(1)
         return q_NF
 
@@ -210,6 +211,7 @@ class EngineEmbedding:
                 position_N = position_N.clamp(max=self.position.limit - 1)
             position_ND = functional.embedding(position_N, self.positions_TD)
             if self.join == "sum":
+                # The gathered positions are a copy, so the tokens are added in place, with their scale in one pass.
                 joined_ND = position_ND.add_(token_ND, alpha=self.scale)
             else:
                 joined_ND = torch.cat([token_ND * self.scale, position_ND], -1)

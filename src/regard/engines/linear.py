@@ -119,6 +119,7 @@ class Int8Linear(nn.Module):
         """Quantise the weight, each output by its own largest entry, for torch's default backend or another."""
         super().__init__()
         weight = weight.float()
+        # A positive minimum, because an output whose weights are all zero would have the scale zero.
         scale = weight.abs().amax(1).clamp_min(torch.finfo(torch.float32).tiny * 2**20) / 127
         zero = torch.zeros(weight.shape[0], dtype=torch.int64)
         with warnings.catch_warnings():
@@ -175,7 +176,7 @@ def pad_few_rows(model: nn.Module) -> None:
 
 
 def stream_dtype(precision: Precision) -> torch.dtype:
-    """Return the number format of the vectors that travel between layers."""
+    """Return the number format of the residual stream between layers."""
     match precision:
         case "float64":
             return torch.float64

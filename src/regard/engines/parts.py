@@ -79,7 +79,7 @@ def transformer_parts(model: nn.Module) -> TransformerParts | None:
 
 
 def _is_known(stack: Stack) -> bool:
-    """Whether engines know every module of a stack; they call the position encoding of an embedding as it is."""
+    """Return whether engines know every module of a stack; they call the position encoding of an embedding as it is."""
     modules = [module for name, module in stack.named_modules() if not name.startswith("embedding.position")]
     return (
         type(stack.mask) is AttentionMask
@@ -90,7 +90,7 @@ def _is_known(stack: Stack) -> bool:
 
 
 def _is_uniform(attentions: Sequence[MultiHeadAttention]) -> bool:
-    """Whether attentions have heads of one shape, and scores that are products."""
+    """Return whether attentions have heads of one shape, and scores that are products."""
     shapes = {(attention.heads, attention.key_size, attention.value_size) for attention in attentions}
     scores = [attention.score for attention in attentions]
     return len(shapes) <= 1 and all(score.scale is not None or isinstance(score, BilinearScore) for score in scores)

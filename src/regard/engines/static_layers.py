@@ -157,7 +157,7 @@ class StaticLayer:
 
 
 def _are_few(x_ND: Float[Tensor, "N D"]) -> bool:
-    """Whether a kernel of our own serves so few rows."""
+    """Return whether a kernel of our own serves so few rows."""
     return supports(x_ND) and x_ND.shape[0] <= FEW_ROWS
 
 

@@ -31,7 +31,7 @@ AWAKE = 0.05
 
 
 class _ThreadLimit(threading.local):
-    """How many threads the steps of this thread may use."""
+    """The number of threads that the steps of this thread may use."""
 
     step_threads = 1
 
@@ -90,7 +90,7 @@ class ThreadSharing:
             self._learn(rows, shared, begin)
 
     def _should_share(self, rows: int, most: int, now: float) -> bool:
-        """Whether threads share the step that begins."""
+        """Return whether threads share the step that begins."""
         own = most if now < self.shared_until + AWAKE else 1
         is_quiet = self.runnable() <= own
         self.quiet = min(LONG, self.quiet + 1) if is_quiet else max(0, self.quiet - QUIET)

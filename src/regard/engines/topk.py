@@ -17,7 +17,7 @@ def top_logprobs(logits_RV: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """
     if logits_RV.dtype != torch.float64:
         logits_RV = logits_RV.to(torch.float32)
-    blocks_RVK = logits_RV.view(logits_RV.shape[0], -1, 64)
+    blocks_RVK = logits_RV.view(logits_RV.shape[0], -1, 64)  # BLOCK, but TorchScript reads no global number
     if k == 1:
         block_R1 = blocks_RVK.amax(-1).argmax(1, keepdim=True)
         offset_R1 = blocks_RVK.gather(1, block_R1.unsqueeze(2).expand(-1, -1, 64)).argmax(2)

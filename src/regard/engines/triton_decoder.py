@@ -36,7 +36,7 @@ class LayerNormWeights:
 
 
 def can_serve(model: TransformerParts, layers: Sequence[StaticLayer], target: Target) -> bool:
-    """Whether the kernels support every part of a decoder."""
+    """Return whether the kernels support every part of a decoder."""
     first, decoder = layers[0], model.decoder
     queries = [first.query, *([] if first.cross is None else [first.cross.query])]
     return (

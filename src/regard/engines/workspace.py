@@ -1,8 +1,8 @@
 """Tensors of fixed shape in which a batch is decoded on CUDA, so that programs over them can be captured.
 
 The keys of a sentence's W rows are adjacent, W for each step, and each row has a mask of those it descends from.
-When beams change places only masks change, and all W rows read the keys of their sentence together. The prompts of a
-language model stand before the first step; the W rows of a sentence share them.
+To reorder beams, only masks change, and all W rows read the keys of their sentence together. The prompts of a language
+model are stored before the first step; the W rows of a sentence share them.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -31,14 +31,14 @@ class WorkspaceShape:
     steps: int
 
     def holds(self, other: "WorkspaceShape") -> bool:
-        """Whether a batch of another shape fits in."""
+        """Return whether a batch of another shape fits in."""
         fits = self.sentences >= other.sentences and self.inputs >= other.inputs and self.steps >= other.steps
         return fits and self.beams == other.beams
 
 
 @dataclass(frozen=True)
 class CacheSizes:
-    """What the KV cache of a model holds: layers; heads with the sizes of their keys and values."""
+    """The sizes of a model's KV cache: layers, and heads with the sizes of their keys and values."""
 
     layers: int
     own: tuple[int, int, int]
@@ -133,6 +133,7 @@ class Workspace:
         bias_BHWK = self.own_bias_BWK[:, None, :, : self.prompt + steps * W]
         if not slopes_H.numel():
             return bias_BHWK
+        # Each step has W columns, one for each beam, at the same distance.
         distance_K = (torch.arange(steps * W, device=self.device) // W - self.clock).abs()
         alibi = -slopes_H[:, None, None] * distance_K
         if self.prompt:

@@ -114,6 +114,7 @@ class ConvolutionalDecoderLayer(nn.Module):
     ) -> Float[Tensor, "N D"]:
         """Pass a ragged batch through the layer; `g_ND` are the embeddings of the targets."""
         h_ND = (x_ND + self.convolution(x_ND, window)) * ROOT_HALF
+        # d = W h + b + g (eq. 1): the query holds the token itself, besides what the convolutions have seen.
         c_ND = self.cross(self.query(h_ND) + g_ND, memory.states_ND, memory.values, plan)
         return self._add_context(h_ND, c_ND, memory.layout.lengths_B[plan.queries.sequence_N])
 
@@ -180,6 +181,7 @@ class ConvolutionalDecoder(ConvolutionalStack):
         """Return the decoding state of `rows` rows that have read the memory only."""
         layers = self._layers
         behind, width = layers[0].convolution.kernel - 1, self.enter.out_features
+        # A causal convolution is padded on the left, so the inputs before the first token are zero.
         before = tuple(memory.states_ND.new_zeros(rows, behind, width) for _ in layers)
         cache = layers[0].cross.make_cache(memory.states_ND, memory.values, memory.layout)
         return ConvolutionalState(before, 0, cache, rows // len(memory.layout))

@@ -60,11 +60,11 @@ class Memory:
         if not last:
             mean_LBD = self.summary_BD.expand(layers, -1, -1)
             last = (mean_LBD, *(torch.zeros_like(mean_LBD) for _ in range(tensors - 1)))
-        found, needed = (len(last), last[0].shape[0], last[0].shape[2]), (tensors, layers, width)
-        if found != needed:
+        given, needed = (len(last), last[0].shape[0], last[0].shape[2]), (tensors, layers, width)
+        if given != needed:
             raise ValueError(
                 f"this decoder starts from {needed[0]} tensor(s) of {needed[1]} layer(s) and width {needed[2]}, but "
-                f"the encoder leaves {found[0]} tensor(s) of {found[1]} layer(s) and width {found[2]}; "
+                f"the encoder leaves {given[0]} tensor(s) of {given[1]} layer(s) and width {given[2]}; "
                 "give encoder and decoder the same cell, number of layers and width"
             )
         return last

@@ -199,8 +199,8 @@ def export_weights(model: nn.Module, rules: tuple[WeightRule, ...]) -> dict[str,
     theirs = {}
     for name, rule in _match(rules, ours).items():
         for part, weight in zip(rule.theirs, ours[name].detach().chunk(len(rule.theirs)), strict=True):
-            whole = torch.cat([weight.new_zeros(rule.skip, *weight.shape[1:]), weight])
-            theirs[part] = whole.t().contiguous() if rule.transposed else whole
+            padded = torch.cat([weight.new_zeros(rule.skip, *weight.shape[1:]), weight])
+            theirs[part] = padded.t().contiguous() if rule.transposed else padded
     return theirs
 
 
@@ -210,8 +210,8 @@ def _match(rules: tuple[WeightRule, ...], ours: Mapping[str, Tensor]) -> dict[st
     for rule in rules:
         pattern = re.compile(re.escape(rule.ours).replace(r"\{n\}", r"(?P<n>\d+)"))
         for name in ours:
-            if found := pattern.fullmatch(name):
+            if match := pattern.fullmatch(name):
                 matched[name] = replace(
-                    rule, ours=name, theirs=tuple(part.format(**found.groupdict()) for part in rule.theirs)
+                    rule, ours=name, theirs=tuple(part.format(**match.groupdict()) for part in rule.theirs)
                 )
     return matched

@@ -70,8 +70,8 @@ class GatedConvolution(nn.Module):
         self, x_RD: Float[Tensor, "R D"], before: Float[Tensor, "R behind D"]
     ) -> tuple[Float[Tensor, "R D"], Float[Tensor, "R behind D"]]:
         """Convolve one new token a row with the tokens before it; return the result and the tokens before the next."""
-        seen = torch.cat([before, self.drop(x_RD)[:, None]], 1)
-        return self._convolve(seen.flatten(1)), seen[:, 1:]
+        window = torch.cat([before, self.drop(x_RD)[:, None]], 1)
+        return self._convolve(window.flatten(1)), window[:, 1:]
 
     def _convolve(self, neighbours_ND: Float[Tensor, "N D2"]) -> Float[Tensor, "N D"]:
         """Multiply gathered neighbours by W and gate the first half of the result by the second."""

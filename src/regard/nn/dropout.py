@@ -12,7 +12,7 @@ LEVELS = 2**16  # on a CPU, each value is dropped by a 16-bit random number
 
 
 class _ThreadRandom(threading.local):
-    """The random generator of a thread; None stands for torch's global one, which all threads share."""
+    """The random generator of a thread; None is torch's global one, which all threads share."""
 
     generator: torch.Generator | None = None
 
@@ -54,5 +54,5 @@ def private_rng(seed: int) -> Iterator[None]:
 
 
 def thread_generator(device: torch.device) -> torch.Generator | None:
-    """Return the generator that this thread uses on a device; None stands for torch's global one."""
+    """Return the generator that this thread uses on a device; None is torch's global one."""
     return None if torch.compiler.is_compiling() or device.type != "cpu" else _RANDOM.generator

@@ -102,11 +102,11 @@ class Embedding(nn.Module):
                 "shorten it, or train with sinusoidal positions, which have no limit"
             )
         if ids.device.type == "cpu" and ids.numel() and not torch.compiler.is_compiling():
-            least, most = (int(bound) for bound in ids.aminmax())
-            if least < 0 or most >= self.weight.shape[0]:
-                wrong = least if least < 0 else most
+            smallest, largest = (int(bound) for bound in ids.aminmax())
+            if smallest < 0 or largest >= self.weight.shape[0]:
+                invalid = smallest if smallest < 0 else largest
                 raise ValueError(
-                    f"token id {wrong} is outside the vocabulary of {self.weight.shape[0]} tokens; "
+                    f"token id {invalid} is outside the vocabulary of {self.weight.shape[0]} tokens; "
                     "encode the text with this model's own tokenizer"
                 )
 

@@ -27,14 +27,6 @@ class FirstPooling(nn.Module):
         return x_ND.index_select(0, layout.offsets[:-1].clamp(max=x_ND.shape[0] - 1))
 
 
-class LastPooling(nn.Module):
-    """The state of the last token."""
-
-    def forward(self, x_ND: Float[Tensor, "N D"], layout: Layout) -> Float[Tensor, "B D"]:
-        """Return one vector for each sequence; that of an empty one, which fills up a batch, is arbitrary."""
-        return x_ND.index_select(0, (layout.offsets[1:] - 1).clamp(min=0))
-
-
 class AttentionPooling(nn.Module):
     """An average weighted by attention with a learned query, the context vector (Yang et al. 2016, eq. 5-7).
 
@@ -53,7 +45,7 @@ class AttentionPooling(nn.Module):
     def forward(self, x_ND: Float[Tensor, "N D"], layout: Layout) -> Float[Tensor, "B D"]:
         """Return one vector for each sequence, in float32 at least; all weights pass the tap `weights`."""
         scores_N = torch.tanh(self.hidden(x_ND)) @ self.context
-        weights_N = self.weights(ragged_softmax(scores_N, layout))
+        weights_N = self.weights(_ragged_softmax(scores_N, layout))
         weighted_ND: Tensor = weights_N[:, None] * x_ND
         pooled_BD = weighted_ND.new_zeros(len(layout), x_ND.shape[1])
         return pooled_BD.index_add(0, layout.sequence_N, weighted_ND)
@@ -63,13 +55,13 @@ class AttentionPooling(nn.Module):
         return 2 * counts.tokens * self.hidden.weight.numel()
 
 
-def ragged_softmax(scores_N: Float[Tensor, " N"], layout: Layout) -> Float[Tensor, " N"]:
+def _ragged_softmax(scores_N: Float[Tensor, " N"], layout: Layout) -> Float[Tensor, " N"]:
     """Return the softmax of the scores within each sequence, in float32 at least."""
     scores_N = scores_N.to(torch.promote_types(scores_N.dtype, torch.float32))
     sequence_N = layout.sequence_N.long()
     lowest_B = scores_N.new_full((len(layout),), float("-inf"))
     # The softmax does not depend on what is subtracted, so its gradient need not pass the maximum.
-    most_B = lowest_B.scatter_reduce(0, sequence_N, scores_N.detach(), "amax")
-    powers_N = (scores_N - most_B.index_select(0, sequence_N)).exp()
+    max_B = lowest_B.scatter_reduce(0, sequence_N, scores_N.detach(), "amax")
+    powers_N = (scores_N - max_B.index_select(0, sequence_N)).exp()
     sums_B = scores_N.new_zeros(len(layout)).index_add(0, sequence_N, powers_N)
     return powers_N / sums_B.index_select(0, sequence_N)

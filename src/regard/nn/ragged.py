@@ -225,7 +225,9 @@ def _check_offsets(offsets: NDArray[Any]) -> None:
         raise ValueError(f"the first offset must be 0, got {offsets[0]}")
     falls = np.flatnonzero(offsets[1:] < offsets[:-1])
     if falls.size:
-        at = int(falls[0])
-        raise ValueError(f"offsets must not decrease, but offset {at + 1} is {offsets[at + 1]} after {offsets[at]}")
+        index = int(falls[0])
+        raise ValueError(
+            f"offsets must not decrease, but offset {index + 1} is {offsets[index + 1]} after {offsets[index]}"
+        )
     if offsets[-1] > np.iinfo(np.int32).max:
         raise ValueError(f"a batch holds at most {np.iinfo(np.int32).max} tokens, got {offsets[-1]}")

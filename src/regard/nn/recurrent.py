@@ -48,10 +48,12 @@ class Packing:
         """
         lengths = layout.lengths_B.cpu().numpy().astype(np.int64)
         rows = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
+        # Rows at step t: the sequences that are longer than t, all less those of at most t tokens.
         sizes = len(lengths) - np.cumsum(np.bincount(lengths, minlength=layout.longest + 1))[:-1]
         rank = np.empty_like(lengths)
         rank[rows] = np.arange(rows.size)
         sequence, step = np.repeat(np.arange(lengths.size), lengths), _steps(lengths, backwards)
+        # A token is read after all tokens of earlier steps, and after those of longer sequences at its own step.
         slot = (np.cumsum(sizes) - sizes)[step] + rank[sequence]
         token = np.empty_like(slot)
         token[slot] = np.arange(slot.size)

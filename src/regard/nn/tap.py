@@ -154,9 +154,9 @@ def matching_taps(model: nn.Module, pattern: str) -> dict[str, Tap]:
     for name, module in model.named_modules():
         # torch marks compiled modules in two ways: the wrapper of `torch.compile(module)` and `module.compile()`.
         if isinstance(module, OptimizedModule) or module._compiled_call_impl is not None:
-            what = f"its module '{name}'" if name else "it"
+            description = f"its module '{name}'" if name else "it"
             raise ValueError(
-                f"this model cannot be recorded or changed because {what} is compiled; "
+                f"this model cannot be recorded or changed because {description} is compiled; "
                 "use the model as it was before torch.compile"
             )
     every = named_taps(model)

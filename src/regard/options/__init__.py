@@ -5,8 +5,7 @@ Everything that takes an option derives it from the classes here:
 - Python keywords, as in `translator("a line", beam=4)`: the fields of `TranslationOptions` and `GenerationOptions`;
 - command-line flags: `regard.cli.flags` turns an `Option` into a flag;
 - the `[decode]` section of a recipe: the options with `recipe=True`, as fields of `regard.recipe.Decode`;
-- fields of an HTTP request: the options with `http=True`, as `regard.recipe.decode.pydantic_field` makes them;
-- tables in the docs: `markdown_table(TranslationOptions)`.
+- fields of an HTTP request: the options with `http=True`, as `regard.recipe.decode.pydantic_field` makes them.
 
     for option in TranslationOptions.declared():
         print(option.name, option.type, option.default, option.minimum, option.maximum, option.help)
@@ -22,7 +21,7 @@ from regard.options.decoding import (
     SamplingOptions,
     TranslationOptions,
 )
-from regard.options.option import Option, OptionError, OptionSet, Spelling, markdown_table, option
+from regard.options.option import Option, OptionError, OptionSet, Spelling, option
 from regard.options.terminology import Terminology
 
 __all__ = [
@@ -36,6 +35,5 @@ __all__ = [
     "Spelling",
     "Terminology",
     "TranslationOptions",
-    "markdown_table",
     "option",
 ]

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
@@ -16,11 +16,11 @@ _KEY = "option"
 
 
 Spelling = Callable[[str, str], str]
-"""Returns how a reader gives an option: takes its name, and a value or an empty string."""
+"""Returns how the reader of a message writes an option: takes its name, and a value or an empty string."""
 
 
 class OptionError(ValueError):
-    """An error about options, which names them as its reader gives them: as keywords, flags, settings or fields.
+    """An error about options, which names them as its reader writes them: as keywords, flags, settings or fields.
 
     In the message, `{beam}` is the name of an option, `{beam:4}` the option with a value, and `{0}` the first value.
 
@@ -41,7 +41,7 @@ class OptionError(ValueError):
         return match[1] if match else None
 
     def spelled(self, spelling: Spelling) -> str:
-        """Return the message with the names of options as `spelling` gives them."""
+        """Return the message with the names of options as `spelling` writes them."""
         names = {match[1]: _Name(match[1], spelling) for match in _NAME.finditer(self.message)}
         return self.message.format(*self.values, **names)
 
@@ -194,8 +194,8 @@ class OptionSet:
         known = [declared.name for declared in fields(self)]
         for name in changes:
             if name not in known:
-                near = get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"the options are {', '.join(known)}"
+                similar = get_close_matches(name, known, n=1)
+                hint = f"did you mean {similar[0]}?" if similar else f"the options are {', '.join(known)}"
                 raise OptionError("there is no option '{0}'; {1}", name, hint)
         return replace(self, **changes)
 
@@ -216,13 +216,3 @@ def _complete(declared: "Field[Any]") -> Option:
     declaration: Option = declared.metadata[_KEY]
     flag = f"--{declared.name.replace('_', '-')}" if declaration.flag == "" else declaration.flag
     return replace(declaration, name=declared.name, type=declared.type, default=default, flag=flag)
-
-
-def markdown_table(options: Iterable[Option]) -> str:
-    """Return a table of options for the docs."""
-    rows = ["| option | default | meaning |", "|---|---|---|"]
-    for declared in options:
-        name = f"`{declared.name}`" + (f", `{declared.flag}`" if declared.flag else "")
-        default = "" if declared.default is None else declared.default
-        rows.append(f"| {name} | {default} | {declared.description} |")
-    return "\n".join(rows) + "\n"

@@ -28,7 +28,7 @@ SENTENCE_COLOUR = "#1f77b4"
 
 @dataclass(frozen=True)
 class PlacedWord:
-    """A word of a document in the figure: the line it stands on, its distance from the margin, and its width."""
+    """A word of a document in the figure: its line, its distance from the margin, and its width."""
 
     sentence: int
     number: int

@@ -43,8 +43,8 @@ def subword_labels(pieces: Sequence[str]) -> list[str]:
     """
     labels = [piece.replace(SPACE, " ").strip() or SPACE for piece in pieces]
     for index in range(1, len(pieces)):
-        before, here = pieces[index - 1], pieces[index]
-        if before and here and joins_neighbours(before[-1]) and joins_neighbours(here[0]):
+        previous, current = pieces[index - 1], pieces[index]
+        if previous and current and joins_neighbours(previous[-1]) and joins_neighbours(current[0]):
             labels[index - 1] += JOINER
             labels[index] = JOINER + labels[index]
     return labels

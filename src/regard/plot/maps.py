@@ -102,7 +102,7 @@ def heads(
 ) -> Figure:
     """Draw a grid of maps with one colour scale: a row for each layer, a column for each head.
 
-    Words stand at the outer maps only. Where they would be illegible, their positions replace them.
+    Only the outer maps are labelled with words. Where they would be illegible, their positions replace them.
 
     Args:
         weights_LHTS: Attention weights of layers and heads.
@@ -207,8 +207,8 @@ def _tick_labels(words: Sequence[str], size: float) -> tuple[list[int], list[str
     if size >= LEGIBLE:
         return list(range(len(words))), [escape_math(word) for word in words]
     step = next(step for step in (1, 2, 5, 10, 20, 50, 100, 200, len(words)) if len(words) / step <= 8)
-    places = list(range(step - 1, len(words), step))
-    return places, [str(place + 1) for place in places]
+    positions = list(range(step - 1, len(words), step))
+    return positions, [str(position + 1) for position in positions]
 
 
 def _draw_frames(axes: Axes, gold: GoldLinks, shape: tuple[int, ...]) -> None:

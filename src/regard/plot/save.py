@@ -46,11 +46,16 @@ def render(figure: Figure, form: str, *, dpi: int = 200, transparent: bool = Fal
 
 def save(figure: Figure, path: Path, *, dpi: int = 200) -> Path:
     """Write the figure as PNG, SVG or PDF, by the suffix of the path, and return the path."""
+    write_atomically(path, render(figure, format_of(path), dpi=dpi))
+    return path
+
+
+def format_of(path: Path) -> str:
+    """Return the format that the suffix of a path selects; raise a `ValueError` if it is none of `FORMATS`."""
     form = path.suffix.lower().removeprefix(".")
     if form not in FORMATS:
         raise ValueError(f"{path}: unknown format of a figure; use one of the suffixes .{', .'.join(FORMATS)}")
-    write_atomically(path, render(figure, form, dpi=dpi))
-    return path
+    return form
 
 
 def _freeze_layout(figure: Figure) -> None:

@@ -1,4 +1,4 @@
-"""What all figures share: colours, sizes, and the creation of figures, maps and axes."""
+"""The style of all figures: colours, sizes, and the creation of figures, maps and axes."""
 
 from typing import Any, Literal
 

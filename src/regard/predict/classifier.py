@@ -165,7 +165,7 @@ class TextClassifier:
         return self.classify(texts, rows, attention)
 
     def classify(self, texts: Sequence[str], rows: Rows | None = None, attention: bool = False) -> list[ClassifiedText]:
-        """Classify texts without a warning about long ones; `rows` are the texts encoded, if they are at hand."""
+        """Classify texts without a warning about long ones; `rows` are the encoded texts, if they are known."""
         if attention:
             self._check_attention()
         rows = self._encode(texts) if rows is None else rows

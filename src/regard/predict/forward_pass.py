@@ -1,4 +1,4 @@
-"""What predictors share that read each text once, without a search: batches and precision."""
+"""Batches and precision of predictors that read each text once, without a search."""
 
 from collections.abc import Iterator, Sequence
 

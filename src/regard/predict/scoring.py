@@ -187,7 +187,7 @@ def read_pairs(
 ) -> tuple[list[TextPair], list[Alignment] | None]:
     """Return the first pairs of a recipe's corpus, and their gold links if the corpus has them.
 
-    The tag of the corpus stands before each source, as a word of its own.
+    The tag of the corpus is put before each source, as a word of its own.
     """
     tag = f"{corpus.tag} " if corpus.tag else ""
     if not isinstance(corpus, PhrasebookCorpus):

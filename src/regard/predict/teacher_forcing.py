@@ -26,7 +26,7 @@ TokenPair = tuple[Sequence[int], Sequence[int]]
 
 @dataclass(frozen=True, eq=False)
 class TeacherForcedPair:
-    """What a model computes for a given pair of source and target."""
+    """Log-probabilities and attention weights of a given pair of source and target."""
 
     logprobs: tuple[float, ...]
     """Log-probability of each target token given those before it, and of the end symbol."""

@@ -150,9 +150,9 @@ def evaluate_contender(name: str, recipe: Recipe, run: Path, device: str = "auto
     return result
 
 
-def linked_pairs(corpus: Corpus, recipe: Recipe, most: int | None = None) -> tuple[Pairs, list[Alignment] | None]:
+def linked_pairs(corpus: Corpus, recipe: Recipe, max_pairs: int | None = None) -> tuple[Pairs, list[Alignment] | None]:
     """Return the pairs of a corpus, and their gold links if the phrasebook or a file next to the source has them."""
-    pairs, gold = read_pairs(corpus, recipe, most)
+    pairs, gold = read_pairs(corpus, recipe, max_pairs)
     if isinstance(corpus, TextCorpus):
         links = Path(recipe.data.root, f"{corpus.files['source']}{LINKS}")
         if links.is_file():

@@ -41,7 +41,7 @@ def write_race(folder: Path, budget: Budget, results: Sequence[RaceResult]) -> t
     """Write the report of a race into its folder, and return the paths of HTML, PNG, JSON and Markdown."""
     rows = result_rows(results)
     learning, by_length = _learning_figure(rows), _lengths_figure(rows)
-    maps = {row.name: attention_figure(row.first.attention, row.name) for row in rows if row.first.attention}
+    maps = {row.name: _attention_figure(row.first.attention, row.name) for row in rows if row.first.attention}
     figures = {"lengths": by_length, "learning": learning, **{f"map-{name}": figure for name, figure in maps.items()}}
     for name, figure in figures.items():
         save(figure, folder / FIGURES / f"{name}.svg")
@@ -131,7 +131,7 @@ def _learning_figure(rows: Sequence[ResultRow]) -> Figure:
     return figure
 
 
-def attention_figure(attention: SentenceAttention, title: str) -> Figure:
+def _attention_figure(attention: SentenceAttention, title: str) -> Figure:
     """Draw the attention of a contender, with gold links framed."""
     gold = None
     if attention.possible:

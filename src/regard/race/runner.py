@@ -120,9 +120,9 @@ def _run_process(contender: Contender, run: Path, device: str, threads: int, eve
 def run_contender(contender: Contender, run: Path, device: str = "auto") -> Iterator[RaceEvent]:
     """Train and evaluate one contender in this process, each unless an earlier call did, and yield the events."""
     recipe, trained_recipe = contender.recipe, _without_test(contender.recipe)
-    known = load_result(run, recipe)
-    if known is not None:
-        yield Evaluated(known, fresh=False)
+    result = load_result(run, recipe)
+    if result is not None:
+        yield Evaluated(result, fresh=False)
         return
     if not is_trained(run, trained_recipe):
         with LogWriter(run) as log:

@@ -57,8 +57,8 @@ def find_settings(key: str) -> tuple[Setting, ...]:
         return tuple(named)
     if named:
         raise ValueError(f"'{key}' could be {' or '.join(keys)}; write the whole key")
-    near = get_close_matches(key, [setting.key for setting in settings], n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    similar = get_close_matches(key, [setting.key for setting in settings], n=1, cutoff=0.4)
+    hint = f"; did you mean {similar[0]}?" if similar else ""
     raise ValueError(f"there is no setting '{key}'{hint}")
 
 

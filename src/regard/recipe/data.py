@@ -66,8 +66,8 @@ class TextCorpus(BaseCorpus):
     def check_fields(self, names: Sequence[str]) -> None:
         """Raise a ValueError unless there is exactly one file for each field."""
         unknown = [name for name in self.files if name not in names]
-        if unknown and (near := get_close_matches(unknown[0], [*names, *type(self).model_fields], n=1)):
-            raise ValueError(f".{unknown[0]}: no such setting; did you mean data.train.{near[0]}?")
+        if unknown and (similar := get_close_matches(unknown[0], [*names, *type(self).model_fields], n=1)):
+            raise ValueError(f".{unknown[0]}: no such setting; did you mean data.train.{similar[0]}?")
         if set(self.files) != set(names):
             raise ValueError(
                 f" names a file for {' and '.join(self.files)}, but this task needs a file for {' and '.join(names)}"

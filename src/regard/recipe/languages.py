@@ -1,4 +1,4 @@
-"""The languages of a corpus, as far as a recipe tells them."""
+"""The languages of a corpus, as far as a recipe says them."""
 
 from regard.recipe.data import Corpus, PhrasebookCorpus
 
@@ -6,7 +6,7 @@ from regard.recipe.data import Corpus, PhrasebookCorpus
 def corpus_languages(corpus: Corpus) -> tuple[str | None, str | None]:
     """Return the language codes of source and target: of the phrasebook, or the suffixes of two files.
 
-    A language is None if neither tells it.
+    A language is None if it is not known.
 
     >>> corpus_languages(TextCorpus(files={"source": "train.en.gz", "target": "train.de.gz"}))
     ('en', 'de')

@@ -53,7 +53,7 @@ class Family(Section):
         return {name: value for name, value in self.architecture.items() if name not in _ONLY_FOR_DECODERS}
 
 
-def check_tied(tied: str, embedding: int, output: int, name: str) -> None:
+def _check_tied(tied: str, embedding: int, output: int, name: str) -> None:
     """Raise an error if embedding and output are to share a matrix but differ in width.
 
     Args:
@@ -198,13 +198,13 @@ class Recurrent(Family):
     `decoder`: target and output; `embeddings`: source and target; `outer`: source and output; none."""
 
     @property
-    def scored(self) -> tuple[int, str]:
+    def output_width(self) -> tuple[int, str]:
         """Width of the output projection's input, and the setting that determines it."""
         return self.width, "width"
 
     @model_validator(mode="after")
     def _tied_widths_are_equal(self) -> "Recurrent":
-        check_tied(self.tied, self.embedding, *self.scored)
+        _check_tied(self.tied, self.embedding, *self.output_width)
         return self
 
 
@@ -246,7 +246,7 @@ class Bahdanau(Recurrent):
     """Width of the read-out, l in the paper; unset is embedding."""
 
     @property
-    def scored(self) -> tuple[int, str]:
+    def output_width(self) -> tuple[int, str]:
         """Width of the output projection's input, and the setting that determines it."""
         return self.readout_width, "readout_width"
 

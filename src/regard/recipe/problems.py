@@ -43,15 +43,12 @@ def _message(problem: ErrorDetails) -> str:
         case "missing":
             return f"{path}: missing; {setting.description if setting else 'every recipe needs it'}"
         case "union_tag_invalid":
-            near = get_close_matches(context["tag"], _choices(context["expected_tags"]), n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            return f"{path}.kind = '{context['tag']}': must be one of {context['expected_tags']}{hint}"
+            tags = context["expected_tags"]
+            return f"{path}.kind = '{context['tag']}': must be one of {tags}{_similar_choice(context['tag'], tags)}"
         case "value_error":
             return f"{path}: {context['error']}" if path else str(context["error"])
         case "literal_error":
-            near = get_close_matches(str(problem["input"]), _choices(context["expected"]), n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            return f"{path} = {value}: must be {allowed}{hint}"
+            return f"{path} = {value}: must be {allowed}{_similar_choice(str(problem['input']), context['expected'])}"
         case _:
             return f"{path} = {value}: must be {allowed}"
 
@@ -95,8 +92,11 @@ def _shortened(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _choices(expected: str) -> list[str]:
-    return [choice.strip().strip("'") for part in expected.split(" or ") for choice in part.split(",")]
+def _similar_choice(value: str, expected: str) -> str:
+    """Return a hint if a value is similar to one of those that pydantic lists as expected."""
+    choices = [choice.strip().strip("'") for part in expected.split(" or ") for choice in part.split(",")]
+    similar = get_close_matches(value, choices, n=1)
+    return f"; did you mean '{similar[0]}'?" if similar else ""
 
 
 def _suggestion(path: str, family: str) -> str:
@@ -125,7 +125,7 @@ def _suggestion(path: str, family: str) -> str:
         sections = dict.fromkeys(setting.key.partition(".")[0] for setting in catalogue())
         same_section |= {section: section for section in sections}
     for names in (same_section, everywhere):
-        near = get_close_matches(name, names, n=1, cutoff=0.6)
-        if near:
-            return f"; did you mean {names[near[0]]}?"
+        similar = get_close_matches(name, names, n=1, cutoff=0.6)
+        if similar:
+            return f"; did you mean {names[similar[0]]}?"
     return f"; {section or 'a recipe'} has {', '.join(sorted(same_section))}"

@@ -5,13 +5,13 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
-def list_to_tuple(value: object) -> object:
+def _list_to_tuple(value: object) -> object:
     """Return a TOML array as a tuple, since recipes are immutable."""
     return tuple(value) if isinstance(value, list) else value
 
 
 T = TypeVar("T")
-TupleOf = Annotated[tuple[T, ...], BeforeValidator(list_to_tuple)]
+TupleOf = Annotated[tuple[T, ...], BeforeValidator(_list_to_tuple)]
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[int, Field(gt=0)]
 # Sizes of a model are bounded, so that a wrong or hostile recipe is an error and not an exhausted machine.

@@ -244,9 +244,7 @@ class Recipe(Section):
         missing = sorted(tags - set(self.text.symbols))
         if missing:
             raise ValueError(f"data.train uses the tags {missing}, which text.symbols does not list; add them there")
-        for name in ("block", "stride"):
-            if getattr(self.data, name) is not None:
-                raise ValueError(f"data.{name} is for task = 'language_model'; translation has no blocks: remove it")
+        self._check_no_blocks()
 
     def _check_language_model(self) -> None:
         if self.data.stride is not None and (self.data.block is None or self.data.stride > self.data.block):
@@ -260,12 +258,7 @@ class Recipe(Section):
 
     def _check_classification(self) -> None:
         self._check_no_tags()
-        for name in ("block", "stride"):
-            if getattr(self.data, name) is not None:
-                raise ValueError(
-                    f"data.{name} is for task = 'language_model'; classification has no blocks: remove it, and set "
-                    "data.longest to the number of tokens to read of a text"
-                )
+        self._check_no_blocks(", and set data.longest to the number of tokens to read of a text")
         if self.text.sampling and isinstance(self.model, Han):
             raise ValueError(
                 "text.sampling does not know the sentences that model.kind = 'han' reads; use sampling = 0, or "
@@ -277,11 +270,16 @@ class Recipe(Section):
         if tagged:
             raise ValueError(f"{tagged[0]}.tag is for task = 'translation'; remove it")
 
-    def _check_tagging(self) -> None:
-        self._check_no_tags()
+    def _check_no_blocks(self, hint: str = "") -> None:
         for name in ("block", "stride"):
             if getattr(self.data, name) is not None:
-                raise ValueError(f"data.{name} is for task = 'language_model'; tagging has no blocks: remove it")
+                raise ValueError(
+                    f"data.{name} is for task = 'language_model'; {self.task} has no blocks: remove it{hint}"
+                )
+
+    def _check_tagging(self) -> None:
+        self._check_no_tags()
+        self._check_no_blocks()
 
 
 _TASK_SECTIONS = {name for name in Recipe.model_fields if name in TASK_FIELDS}

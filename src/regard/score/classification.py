@@ -52,8 +52,8 @@ class McNemarTest:
 
 def accuracy(labels: Sequence[Label], predictions: Sequence[Label]) -> Score:
     """Return the percentage of texts whose prediction is right; several labels must all be right."""
-    right = correct(labels, predictions)
-    return Score("accuracy", 100 * float(right.mean()), f"n:{len(right)}", f"({right.sum()} of {len(right)})")
+    hits = correct(labels, predictions)
+    return Score("accuracy", 100 * float(hits.mean()), f"n:{len(hits)}", f"({hits.sum()} of {len(hits)})")
 
 
 def macro_f1(labels: Sequence[Label], predictions: Sequence[Label]) -> Score:
@@ -68,10 +68,10 @@ def class_scores(labels: Sequence[Label], predictions: Sequence[Label]) -> list[
     pairs = _as_sets(labels, predictions)
     scores = []
     for name in sorted(set().union(*(label | prediction for label, prediction in pairs))):
-        both = sum(name in label and name in prediction for label, prediction in pairs)
+        hits = sum(name in label and name in prediction for label, prediction in pairs)
         support = sum(name in label for label, _ in pairs)
         predicted = sum(name in prediction for _, prediction in pairs)
-        quotients = both / max(predicted, 1), both / max(support, 1), 2 * both / (support + predicted)
+        quotients = hits / max(predicted, 1), hits / max(support, 1), 2 * hits / (support + predicted)
         scores.append(ClassScore(name, *quotients, support, predicted))
     return scores
 
@@ -103,16 +103,16 @@ def expected_calibration_error(confidences: ArrayLike, right: ArrayLike, bins: i
         right: Whether each prediction is right.
         bins: Number of bins; bin i holds confidences in (i / bins, (i + 1) / bins].
     """
-    sure, hits = np.asarray(confidences, np.float64), np.asarray(right, np.float64)
-    if sure.shape != hits.shape or sure.ndim != 1 or not sure.size:
-        raise ValueError(f"give one confidence for each prediction; got {sure.shape} and {hits.shape}")
-    if not ((sure >= 0) & (sure <= 1 + 1e-6)).all():
+    confidence, hits = np.asarray(confidences, np.float64), np.asarray(right, np.float64)
+    if confidence.shape != hits.shape or confidence.ndim != 1 or not confidence.size:
+        raise ValueError(f"give one confidence for each prediction; got {confidence.shape} and {hits.shape}")
+    if not ((confidence >= 0) & (confidence <= 1 + 1e-6)).all():
         raise ValueError("confidences are probabilities between 0 and 1")
-    bin_of = np.clip(np.ceil(sure * bins).astype(np.int64) - 1, 0, bins - 1)
+    bin_of = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
     # |Σ confidence - Σ right| of a bin is its size times the difference of the means.
-    gaps = np.bincount(bin_of, sure - hits, minlength=bins)
-    value = 100 * float(np.abs(gaps).sum()) / sure.size
-    return Score("calibration error", value, f"n:{sure.size}|bins:{bins}", higher_is_better=False)
+    gaps = np.bincount(bin_of, confidence - hits, minlength=bins)
+    value = 100 * float(np.abs(gaps).sum()) / confidence.size
+    return Score("calibration error", value, f"n:{confidence.size}|bins:{bins}", higher_is_better=False)
 
 
 def wilson_interval(successes: int, trials: int) -> Interval:

@@ -24,10 +24,10 @@ def pairwise_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
             for i in range(size):
                 matches[i] += np.minimum(table[:, i : i + 1], table).sum(0)
         # An order counts if both texts are long enough for it.
-        both = np.minimum(total[:, None], total) > 0
-        precision += np.divide(matches, total[:, None], out=np.zeros_like(matches), where=both)
-        recall += np.divide(matches, total, out=np.zeros_like(matches), where=both)
-        orders += both
+        is_counted = np.minimum(total[:, None], total) > 0
+        precision += np.divide(matches, total[:, None], out=np.zeros_like(matches), where=is_counted)
+        recall += np.divide(matches, total, out=np.zeros_like(matches), where=is_counted)
+        orders += is_counted
     orders = np.maximum(orders, 1)
     precision, recall = precision / orders, recall / orders
     weighted = BETA**2 * precision + recall

@@ -22,7 +22,7 @@ _BIO = re.compile(r"O|[BIES]-.+", re.DOTALL)
 
 @dataclass(frozen=True)
 class PrecisionRecall:
-    """How often something was predicted, occurs, and both."""
+    """Counts of predicted, gold and correct items, from which precision, recall and F1 follow."""
 
     predicted: int
     gold: int
@@ -30,12 +30,12 @@ class PrecisionRecall:
 
     @property
     def precision(self) -> float:
-        """The fraction of the predicted ones that are correct; 0 if there are none."""
+        """The fraction of the predicted items that are correct; 0 if there are none."""
         return self.correct / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """The fraction of the gold ones that were found; 0 if there are none."""
+        """The fraction of the gold items that were predicted; 0 if there are none."""
         return self.correct / self.gold if self.gold else 0.0
 
     @property
@@ -100,8 +100,8 @@ class TaggingReport:
     def by_tag(self) -> dict[str, PrecisionRecall]:
         """Precision and recall of each tag that occurs or was predicted, in alphabetical order."""
         gold, predicted = Counter[str](), Counter[str]()
-        for (right, guess), count in self.confusion.items():
-            gold[right] += count
+        for (answer, guess), count in self.confusion.items():
+            gold[answer] += count
             predicted[guess] += count
         return {
             tag: PrecisionRecall(predicted[tag], gold[tag], self.confusion.get((tag, tag), 0))
@@ -188,22 +188,22 @@ def are_bio_tags(tags: Iterable[str]) -> bool:
 def find_spans(tags: Sequence[str]) -> Iterator[Span]:
     """Yield the spans of a sentence's BIO or BIOES tags, as conlleval finds them."""
     begin, before, kind = 0, "O", ""
-    for at, tag in enumerate([*tags, "O"]):
+    for number, tag in enumerate([*tags, "O"]):
         prefix, _, name = tag.partition("-")
         if before in ("B", "I") and prefix in ("I", "E") and name == kind:
             before = prefix
             continue
         if before != "O":
-            yield begin, at - 1, kind
-        begin, before, kind = at, prefix, name
+            yield begin, number - 1, kind
+        begin, before, kind = number, prefix, name
 
 
 def count_spans(predicted: Tags, gold: Tags) -> dict[str, PrecisionRecall]:
     """Compare the spans of predicted BIO tags with the correct ones, for each type."""
     counts = {name: Counter[str]() for name in ("predicted", "gold", "correct")}
-    for guesses, right in zip(predicted, gold, strict=True):
-        found, expected = set(find_spans(guesses)), set(find_spans(right))
-        for name, spans in (("predicted", found), ("gold", expected), ("correct", found & expected)):
+    for guesses, answers in zip(predicted, gold, strict=True):
+        guessed, expected = set(find_spans(guesses)), set(find_spans(answers))
+        for name, spans in (("predicted", guessed), ("gold", expected), ("correct", guessed & expected)):
             counts[name].update(kind for _, _, kind in spans)
     kinds = sorted(counts["predicted"] | counts["gold"])
     return {kind: PrecisionRecall(*(counts[name][kind] for name in ("predicted", "gold", "correct"))) for kind in kinds}

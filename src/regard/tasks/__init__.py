@@ -4,8 +4,8 @@
     translator = load("runs/multi30k")        # what a trained run becomes: a Translator, a TextGenerator, …
 
 A task of your own implements `Task` and is passed to `regard.train.loop.train(recipe, run, task=…)` and
-`load_bundle(run, task=…)`; a built-in one is a module here, a case
-of `make_task` and a line of `regard.recipe.TASK_FIELDS`.
+`load_bundle(run, task=…)`; a built-in one is a module here, a case of `make_task` and a line of
+`regard.recipe.TASK_FIELDS`.
 """
 
 from difflib import get_close_matches
@@ -58,8 +58,8 @@ def make_task(recipe: Recipe) -> Task:
         case "tagging":
             return TaggingTask(recipe)
         case unknown:
-            near = get_close_matches(unknown, TASK_FIELDS, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else f"the tasks are {', '.join(TASK_FIELDS)}"
+            similar = get_close_matches(unknown, TASK_FIELDS, n=1)
+            hint = f"did you mean '{similar[0]}'?" if similar else f"the tasks are {', '.join(TASK_FIELDS)}"
             raise ValueError(f"task = '{unknown}': there is no such task; {hint}")
 
 

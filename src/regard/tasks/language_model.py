@@ -1,6 +1,6 @@
 """Language modelling: predict the next token of a text, by a decoder-only Transformer (GPT style)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from regard.models.language_model import LanguageModel
 from regard.nn.cross_entropy import IGNORED
 from regard.nn.ragged import Ragged
 from regard.predict import TextGenerator
-from regard.recipe import Corpus, Filter
+from regard.recipe import Corpus
 from regard.tasks.task import Predictions, ProcessGroup, Sample, Task
 from regard.tasks.token_loss import rdrop_loss, token_loss, token_sums
 from regard.text import END, START
@@ -52,12 +52,6 @@ class LanguageModelTask(Task):
     def multiline(self) -> bool:
         """Texts are documents with line breaks."""
         return True
-
-    @property
-    def filters(self) -> Collection[Filter]:
-        """All filters of the recipe; documents that are concatenated into blocks may have any length."""
-        drop = self.recipe.data.drop
-        return drop if self.recipe.data.block is None else tuple(name for name in drop if name != "long")
 
     def sequence_lengths(self, lengths: Mapping[str, Lengths]) -> tuple[Numbers, ...]:
         """Return the tokens that the model reads: a block without its last token, or a document after `<s>`."""

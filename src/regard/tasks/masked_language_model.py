@@ -5,7 +5,7 @@ data depend on nothing but the number of an example and the position of a token,
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -26,7 +26,7 @@ from regard.models.masked_language_model import MaskedLanguageModel
 from regard.nn.cross_entropy import IGNORED, ROW_MULTIPLE
 from regard.nn.ragged import Ragged
 from regard.predict import MaskFiller
-from regard.recipe import MASK, Corpus, Filter
+from regard.recipe import MASK, Corpus
 from regard.tasks.task import Predictions, ProcessGroup, Sample, Task
 from regard.tasks.token_loss import rdrop_loss, token_loss, token_sums
 from regard.text import END, START, Tokenizer
@@ -72,12 +72,6 @@ class MaskedLanguageModelTask(Task):
         """What the loss is divided by."""
         return "masked tokens"
 
-    @property
-    def filters(self) -> Collection[Filter]:
-        """All filters of the recipe; documents that are concatenated into blocks may have any length."""
-        drop = self.recipe.data.drop
-        return drop if self.recipe.data.block is None else tuple(name for name in drop if name != "long")
-
     def sequence_lengths(self, lengths: Mapping[str, Lengths]) -> tuple[Numbers, ...]:
         """Return the tokens that the model reads: a block, or a document between `<s>` and `</s>`."""
         return (lengths["text"] + np.int64(2 if self.recipe.data.block is None else -1),)
@@ -99,9 +93,9 @@ class MaskedLanguageModelTask(Task):
         if self.recipe.data.block is None:
             texts = texts.prepend(START).append(END)
         else:
-            kept = np.ones(texts.ids.size, bool)
-            kept[texts.offsets[1:] - 1] = False
-            texts = Rows(texts.ids[kept], texts.offsets - np.arange(len(texts) + 1))
+            is_kept = np.ones(texts.ids.size, bool)
+            is_kept[texts.offsets[1:] - 1] = False
+            texts = Rows(texts.ids[is_kept], texts.offsets - np.arange(len(texts) + 1))
         masked, labels = self.masking.apply(texts, counts, draw.key, draw.numbers)
         return MaskedLanguageModelBatch(masked.to_ragged(), torch.from_numpy(labels), torch.from_numpy(index))
 
@@ -152,10 +146,10 @@ class MaskedLanguageModelTask(Task):
         """
         labels_N = batch.labels_N
         if labels_N.device.type == "cpu" and not torch.compiler.is_compiling():
-            most = batch.units
+            max_rows = batch.units
         else:
-            most = self.max_predicted(labels_N.shape[0], len(batch))
-        return gather_predicted(states_ND, labels_N, most)
+            max_rows = self.max_predicted(labels_N.shape[0], len(batch))
+        return gather_predicted(states_ND, labels_N, max_rows)
 
     def units(self, lengths: Mapping[str, Lengths]) -> int:
         """Return the number of predicted tokens; with whole words, about that many."""
@@ -193,21 +187,21 @@ class MaskedLanguageModelTask(Task):
 
 
 def gather_predicted(
-    states_ND: Float[Tensor, "N D"], labels_N: Int64[Tensor, " N"], most: int
+    states_ND: Float[Tensor, "N D"], labels_N: Int64[Tensor, " N"], max_rows: int
 ) -> tuple[Float[Tensor, "M D"], Int64[Tensor, " M"]]:
-    """Return states and labels of the at most `most` tokens whose label is not `IGNORED`, without a synchronisation.
+    """Return states and labels of at most `max_rows` tokens whose label is not `IGNORED`, without a synchronisation.
 
     Rows with the label `IGNORED` make their number a multiple of `ROW_MULTIPLE`, or all tokens.
     """
-    most, tokens = -(-most // ROW_MULTIPLE) * ROW_MULTIPLE, labels_N.shape[0]
-    if most >= tokens:
+    max_rows, tokens = -(-max_rows // ROW_MULTIPLE) * ROW_MULTIPLE, labels_N.shape[0]
+    if max_rows >= tokens:
         return states_ND, labels_N
     # Token number i of those predicted goes to place i, and all others to one place more, which is cut off.
     predicted_N = labels_N != IGNORED
-    place_N = torch.where(predicted_N, predicted_N.cumsum(0) - 1, most)
+    place_N = torch.where(predicted_N, predicted_N.cumsum(0) - 1, max_rows)
     token_N = torch.arange(tokens, device=labels_N.device)
-    token_M = token_N.new_zeros(most + 1).scatter(0, place_N, token_N)[:most]
-    labels_M = labels_N.new_full((most + 1,), IGNORED).scatter(0, place_N, labels_N)[:most]
+    token_M = token_N.new_zeros(max_rows + 1).scatter(0, place_N, token_N)[:max_rows]
+    labels_M = labels_N.new_full((max_rows + 1,), IGNORED).scatter(0, place_N, labels_N)[:max_rows]
     return states_ND.index_select(0, token_M), labels_M
 
 

@@ -27,9 +27,9 @@ from regard.score import Alignment, Score
 
 @dataclass(frozen=True)
 class Sample:
-    """One validation example to show: the input, the reference and what the model makes of it now.
+    """A validation example to show: the input, the reference and the present output of the model.
 
-    Control characters are replaced, because a model that writes bytes may produce them and a terminal would obey them.
+    Control characters are replaced: a model that writes bytes may produce them, and a terminal would execute them.
     """
 
     input: str
@@ -152,8 +152,9 @@ class Task(ABC):
 
     @property
     def filters(self) -> Collection[Filter]:
-        """The filters that apply to training records."""
-        return self.recipe.data.drop
+        """The filters that apply to training records; documents that are joined into blocks may have any length."""
+        drop = self.recipe.data.drop
+        return drop if self.recipe.data.block is None else tuple(name for name in drop if name != "long")
 
     @property
     def cut_at(self) -> int | None:

@@ -114,7 +114,7 @@ class TranslationTask(Task):
         return model.forward_flops(source.tolist(), target.tolist())
 
     def field_of(self, parameter: str) -> str:
-        """The encoder's embedding has source pieces, all other matrices have target pieces."""
+        """Return `source` for the embedding of the encoder, and `target` for all other matrices with a vocabulary."""
         return "source" if parameter.startswith("encoder") else "target"
 
     def predict(

@@ -25,38 +25,38 @@ _THREADS = 8  # fixed: unigram learning sums in an order that depends on the num
 T = TypeVar("T")
 
 
-def reservoir(items: Iterable[T], most: int, seed: int) -> list[T]:
-    """Draw a uniform sample of at most `most` items from a stream of unknown length (Li 1994, algorithm L)."""
+def reservoir(items: Iterable[T], size: int, seed: int) -> list[T]:
+    """Draw a uniform sample of at most `size` items from a stream of unknown length (Li 1994, algorithm L)."""
     stream = iter(items)
-    sample = list(islice(stream, most))
+    sample = list(islice(stream, size))
     draw = random.Random(seed)
     weight = 1.0
     while True:
-        weight *= math.exp(math.log(1 - draw.random()) / most)
+        weight *= math.exp(math.log(1 - draw.random()) / size)
         skip = int(math.log(1 - draw.random()) / math.log1p(-weight)) if weight < 1 else 0
         item = list(islice(stream, skip, skip + 1))
         if not item:
             return sample
-        sample[draw.randrange(most)] = item[0]
+        sample[draw.randrange(size)] = item[0]
 
 
-def limit_text(lines: list[str], most: int, kind: str, seed: int) -> list[str]:
+def limit_text(lines: list[str], max_characters: int, kind: str, seed: int) -> list[str]:
     """Return a random part of the lines, in order, that SentencePiece can learn from within its memory.
 
     Memory grows with the characters of distinct words, which are few unless a script writes no spaces. For unigram,
     whose first step builds a suffix array of all lines, it grows with all characters.
     """
-    if sum(map(len, lines)) <= most:
+    if sum(map(len, lines)) <= max_characters:
         return lines
     order = list(range(len(lines)))
     random.Random(seed).shuffle(order)
     seen: set[str] = set()
     characters = 0
-    for count, at in enumerate(order):
-        new = [lines[at]] if kind == "unigram" else set(lines[at].split(" ")) - seen
+    for count, index in enumerate(order):
+        new = [lines[index]] if kind == "unigram" else set(lines[index].split(" ")) - seen
         seen.update(new if kind != "unigram" else ())
         characters += sum(map(len, new))
-        if characters > most:
+        if characters > max_characters:
             return [lines[number] for number in sorted(order[: max(count, 1)])]
     return lines
 

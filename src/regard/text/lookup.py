@@ -58,6 +58,6 @@ class LookupEncoder:
                 continue
             if self.has_words:
                 segments.append((self.byte_ids[0x20], begin - text.startswith(SPACE, begin - 1), begin))
-            for at in range(begin, end):
-                segments += [(self.byte_ids[byte], at, at + 1) for byte in text[at].encode()]
+            for position in range(begin, end):
+                segments += [(self.byte_ids[byte], position, position + 1) for byte in text[position].encode()]
         return segments

@@ -45,12 +45,12 @@ class Preparation:
         if not self.lowercase or len(self._lower(line)) == len(line):
             return list(range(len(line) + 1))
         origins: list[int] = []
-        at = 0
+        position = 0
         for part, lowered in self._cased_parts(line):
             for character in part:
-                origins += [at] * (len(character.lower()) if lowered else 1)
-                at += 1
-        return [*origins, at]
+                origins += [position] * (len(character.lower()) if lowered else 1)
+                position += 1
+        return [*origins, position]
 
     def _lower(self, line: str) -> str:
         return "".join(part.lower() if lowered else part for part, lowered in self._cased_parts(line))
@@ -59,7 +59,7 @@ class Preparation:
         """Split a line at the symbols that keep their capitals; true marks a part to lower-case."""
         if self.cased is None:
             return [(line, True)]
-        return [(part, at % 2 == 0) for at, part in enumerate(self.cased.split(line))]
+        return [(part, index % 2 == 0) for index, part in enumerate(self.cased.split(line))]
 
 
 def split_lines(text: str, longest: int, unsplit: Sequence[str] = ()) -> list[str]:

@@ -129,12 +129,12 @@ def _parse_entry(value: int | bytes) -> VocabularyEntry:
 
 
 def _number(fields: tuple[Field, ...], number: int, default: int) -> int:
-    values = [value for at, _, value in fields if at == number and isinstance(value, int)]
+    values = [value for key, _, value in fields if key == number and isinstance(value, int)]
     return values[-1] if values else default
 
 
 def _text(fields: tuple[Field, ...], number: int, default: str) -> str:
-    values = [value for at, _, value in fields if at == number and isinstance(value, bytes)]
+    values = [value for key, _, value in fields if key == number and isinstance(value, bytes)]
     return values[-1].decode() if values else default
 
 
@@ -142,30 +142,30 @@ def _read(blob: int | bytes) -> Iterator[Field]:
     """Yield the fields of a message in order (protobuf's wire format)."""
     if isinstance(blob, int):
         raise ModelFileError("a number stands in the place of a message")
-    at = 0
-    while at < len(blob):
-        key, at = _read_varint(blob, at)
+    position = 0
+    while position < len(blob):
+        key, position = _read_varint(blob, position)
         wire = key & 7
         if wire == 0:
-            number, at = _read_varint(blob, at)
+            number, position = _read_varint(blob, position)
             yield key >> 3, wire, number
             continue
-        size, at = _read_varint(blob, at) if wire == 2 else ({1: 8, 5: 4}[wire], at)
-        if at + size > len(blob):
+        size, position = _read_varint(blob, position) if wire == 2 else ({1: 8, 5: 4}[wire], position)
+        if position + size > len(blob):
             raise ModelFileError("it ends in the middle of a field")
-        yield key >> 3, wire, blob[at : at + size]
-        at += size
+        yield key >> 3, wire, blob[position : position + size]
+        position += size
 
 
-def _read_varint(blob: bytes, at: int) -> tuple[int, int]:
+def _read_varint(blob: bytes, position: int) -> tuple[int, int]:
     """Return a number of seven bits a byte, lowest first, and the position after it."""
     number = shift = 0
-    while blob[at] & 0x80:
+    while blob[position] & 0x80:
         if shift > 63:
             raise ModelFileError("a number has more than 64 bits")
-        number |= (blob[at] & 0x7F) << shift
-        shift, at = shift + 7, at + 1
-    return number | blob[at] << shift, at + 1
+        number |= (blob[position] & 0x7F) << shift
+        shift, position = shift + 7, position + 1
+    return number | blob[position] << shift, position + 1
 
 
 def _write(fields: Iterable[Field]) -> bytes:

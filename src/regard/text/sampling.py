@@ -204,8 +204,8 @@ class UnigramSampler(SubwordSampler):
                 if known is not None or start == end - 1:
                     edges.append((start, self.ids([piece])))
                     weights.append(forward[start] + amount * (self.floor if known is None else known[1]))
-            most = max(weights)
-            totals = list(accumulate(math.exp(weight - most) for weight in weights))
-            forward.append(most + math.log(totals[-1]))
+            largest = max(weights)
+            totals = list(accumulate(math.exp(weight - largest) for weight in weights))
+            forward.append(largest + math.log(totals[-1]))
             lattice.append((totals, edges))
         return lattice

@@ -48,9 +48,9 @@ def _ends(text: str) -> Iterator[int]:
 
 
 def _continues(text: str, match: re.Match[str]) -> bool:
-    """Return whether a sentence goes on after a mark."""
+    """Return whether a sentence continues after a mark."""
     following = _FIRST.search(text, match.end())
-    if match[0][0] == ";":  # a question mark in Greek, which Unicode does not tell from a semicolon
+    if match[0][0] == ";":  # a question mark in Greek, which Unicode does not distinguish from a semicolon
         return not ("\u0370" <= text[match.start() - 1 : match.start()] <= "\u03ff")
     if following is not None and following[0].islower():
         return True

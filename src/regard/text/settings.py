@@ -21,7 +21,7 @@ BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 @dataclass(frozen=True)
 class TokenizerSettings:
-    """How text is segmented, apart from the vocabulary itself.
+    """The settings of a tokenizer, apart from its vocabulary.
 
     Attributes:
         kind: `bpe`, `unigram`, `word` or `char`.
@@ -49,8 +49,8 @@ class TokenizerSettings:
             raise ValueError(f"unknown normalisation {self.normalise!r}: choose one of {', '.join(NORMALISERS)}")
         if self.multiline and self.kind == "word":
             raise ValueError("a word tokenizer drops line breaks: use kind bpe, unigram or char with multiline")
-        for at, symbol in enumerate(self.symbols):
-            if problem := _problem(symbol, self.symbols[:at]):
+        for index, symbol in enumerate(self.symbols):
+            if problem := _problem(symbol, self.symbols[:index]):
                 raise ValueError(f"symbol {symbol!r} {problem}")
 
     @property

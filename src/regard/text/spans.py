@@ -28,16 +28,16 @@ class Token:
 
 def segments(ids: Sequence[int], pieces: Sequence[str], text: str, byte_ids: Container[int]) -> Iterator[Segment]:
     """Yield the span in the normalised text of each of SentencePiece's pieces; an unknown piece is its own text."""
-    at = left = 0  # left: bytes of the character at `at` that are still to come
+    position = left = 0  # left: bytes of the character at `position` that are still to come
     for number, piece in zip(ids, pieces, strict=True):
         if number in byte_ids:
-            left = left or len(text[at].encode())
-            yield number, at, at + 1
+            left = left or len(text[position].encode())
+            yield number, position, position + 1
             left -= 1
-            at += left == 0
+            position += left == 0
         else:
-            yield number, at, at + len(piece)
-            at += len(piece)
+            yield number, position, position + len(piece)
+            position += len(piece)
 
 
 def decoded_spans(surfaces: Sequence[bytes], text: str, prefixed: bool) -> list[tuple[int, int, int | None]]:
@@ -51,14 +51,14 @@ def decoded_spans(surfaces: Sequence[bytes], text: str, prefixed: bool) -> list[
     word_spans = words(text)
     decoder = getincrementaldecoder("utf-8")(errors="replace")
     shift = int(prefixed and b"".join(surfaces).startswith(b" "))
-    spans, at = [], -shift
+    spans, position = [], -shift
     for surface in surfaces:
         part = decoder.decode(surface)
         # A byte that leaves a character incomplete has the span of the whole character, and so have those that
         # complete it.
         incomplete = bool(decoder.getstate()[0])
-        start, end = at + len(part) - len(part.lstrip()), at + len(part) + incomplete
-        at += len(part)
+        start, end = position + len(part) - len(part.lstrip()), position + len(part) + incomplete
+        position += len(part)
         start = max(0, min(start, end - 1))
         spans.append((start, max(start, min(end, len(text))), word_of(word_spans, start)))
     return spans

@@ -174,9 +174,9 @@ class Tokenizer:
             rows = [np.array(self._lookup.ids(self._normalised(chunk)), dtype=np.int32) for chunk in chunks]
         else:
             rows = self._processor.encode(self._preparation.lines(chunks), num_threads=threads, return_type="numpy")
-        for at, chunk in enumerate(chunks):
+        for number, chunk in enumerate(chunks):
             if _is_literal(chunk):
-                rows[at] = np.array(self._spelled(chunk), dtype=np.int32)
+                rows[number] = np.array(self._spelled(chunk), dtype=np.int32)
         ids, offsets = _join(rows)
         return ids, offsets[_offsets(split)]
 
@@ -213,19 +213,19 @@ class Tokenizer:
 
     def tokens(self, text: str) -> list[Token]:
         """Encode one text, and return each token with its span and its word."""
-        found: list[Segment] = []
+        encoded: list[Segment] = []
         offsets, origins = [0], [0]
         for chunk in self._chunks(text):
             prepared = self._preparation.line(chunk)
-            normalised, inside = self._processor.normalize(prepared, with_offsets=True)
+            normalised, chunk_offsets = self._processor.normalize(prepared, with_offsets=True)
             before = len(offsets) - 1
             for number, begin, end in self._segments(chunk, prepared, normalised):
-                found.append((number, begin + before, end + before))
+                encoded.append((number, begin + before, end + before))
             # Each list ends with the end of the text, which the first entry of the next chunk replaces.
-            offsets[-1:] = [at + len(origins) - 1 for at in inside]
-            origins[-1:] = [at + origins[-1] for at in self._preparation.origins(chunk)]
+            offsets[-1:] = [offset + len(origins) - 1 for offset in chunk_offsets]
+            origins[-1:] = [offset + origins[-1] for offset in self._preparation.origins(chunk)]
         spans = OriginalSpans(text, origins, offsets, self._prefixed)
-        return [spans.token(self._pieces[segment[0]], segment) for segment in found]
+        return [spans.token(self._pieces[segment[0]], segment) for segment in encoded]
 
     def _segments(self, chunk: str, prepared: str, normalised: str) -> Iterable[Segment]:
         if self.settings.multiline and _is_literal(chunk):
@@ -324,7 +324,9 @@ class Tokenizer:
         """The byte of each id whose piece is a byte."""
         pieces = enumerate(zip(self._pieces, self._types, strict=True))
         return {
-            at: int(piece[3:5], 16) for at, (piece, kind) in pieces if kind == proto.BYTES and BYTE.fullmatch(piece)
+            number: int(piece[3:5], 16)
+            for number, (piece, kind) in pieces
+            if kind == proto.BYTES and BYTE.fullmatch(piece)
         }
 
     @cached_property
@@ -369,7 +371,7 @@ class Tokenizer:
 
 
 def _is_literal(chunk: str) -> bool:
-    """Whether a chunk of a document is a run of `▁`, which is spelled in bytes."""
+    """Return whether a chunk of a document is a run of `▁`, which is spelled in bytes."""
     return chunk.startswith(SPACE)
 
 

@@ -109,7 +109,7 @@ class Tokenizers(Mapping[str, Tokenizer]):
         sample = reservoir(rows, SAMPLE // len(fields), seed)
         if joint:
             return cls(dict.fromkeys(fields, Tokenizer.learn(chain.from_iterable(sample), size, settings, seed)))
-        columns = ((record[at] for record in sample) for at in range(len(fields)))
+        columns = ((record[index] for record in sample) for index in range(len(fields)))
         learned = (Tokenizer.learn(column, size, settings, seed) for column in columns)
         return cls(dict(zip(fields, learned, strict=True)))
 

@@ -55,7 +55,7 @@ def words(text: str) -> list[tuple[int, int]]:
     classes = _character_classes(text[start:end])
     if not any(name in _NAMES for name in classes):
         return spans
-    cuts = [start + at for at in range(1, len(classes)) if classes[at] != classes[at - 1]]
+    cuts = [start + index for index in range(1, len(classes)) if classes[index] != classes[index - 1]]
     return list(zip([start, *cuts], [*cuts, end], strict=True))
 
 
@@ -80,7 +80,7 @@ def character_class(character: str) -> int:
 
 
 def find_phrase(phrase: str, text: str) -> list[tuple[int, int]]:
-    """Return the spans of a text in which a phrase stands as whole words.
+    """Return the spans of a text in which a phrase occurs as whole words.
 
     >>> find_phrase("Stra", "Straf, Stra!"), find_phrase("北京", "我在北京。")
     ([(7, 11)], [(2, 4)])
@@ -94,8 +94,8 @@ def find_phrase(phrase: str, text: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _is_inside_word(text: str, at: int) -> bool:
-    return 0 < at < len(text) and JOINS[character_class(text[at - 1])][character_class(text[at])]
+def _is_inside_word(text: str, position: int) -> bool:
+    return 0 < position < len(text) and JOINS[character_class(text[position - 1])][character_class(text[position])]
 
 
 def edge_classes(surface: bytes) -> tuple[int, int]:
@@ -109,21 +109,21 @@ def edge_classes(surface: bytes) -> tuple[int, int]:
     return character_class(text[0]), character_class(text[-1])
 
 
-def word_of(spans: list[tuple[int, int]], at: int) -> int | None:
+def word_of(spans: list[tuple[int, int]], position: int) -> int | None:
     """Return the index of the word at a character.
 
     Between words it is the next word; after the last word, the last one.
 
     Args:
         spans: The words of the text, as `words` returns them.
-        at: The position of the character.
+        position: The position of the character.
 
     Returns:
         The index, or None if the text has no words.
     """
     if not spans:
         return None
-    following = bisect_right(spans, at, key=lambda span: span[1])
+    following = bisect_right(spans, position, key=lambda span: span[1])
     return min(following, len(spans) - 1)
 
 
@@ -146,5 +146,5 @@ def _character_classes(run: str) -> list[str]:
 def _script(character: str) -> str:
     """Return the script of a character if that script is written without spaces, else an empty string."""
     code = ord(character)
-    at = bisect_right(_FIRST, code) - 1
-    return _UNSPACED[at][2] if at >= 0 and code <= _UNSPACED[at][1] else ""
+    index = bisect_right(_FIRST, code) - 1
+    return _UNSPACED[index][2] if index >= 0 and code <= _UNSPACED[index][1] else ""

@@ -54,7 +54,7 @@ def train(
 
 
 class _CallableModule(ModuleType):
-    """This package, which importing any module of it makes the attribute `regard.train`."""
+    """Makes this package callable: after `import regard.train.loop`, `regard.train` is the package and no function."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Call `train`."""

@@ -66,23 +66,23 @@ def find_batch_size(setup: TrainingSetup) -> int:
 def _search_batch_size(setup: TrainingSetup, smallest: int, largest: int) -> int:
     """Double the batch size until a batch does not fit, then bisect."""
     state_tensors(setup.model, setup.optimisers)  # allocates the state of the optimisers, which needs memory too
-    good, bad = 0, largest + 1
+    fitting, too_large = 0, largest + 1
     tokens = smallest
     with torch.random.fork_rng([setup.group.device]):
-        while good < bad - max(_ROUNDING, good // 16):
+        while fitting < too_large - max(_ROUNDING, fitting // 16):
             if _fits(setup, tokens):
-                good = tokens
+                fitting = tokens
             else:
-                bad = tokens
-            tokens = min(2 * good, largest) if bad > largest else (good + bad) // 2
-            if good == largest:
+                too_large = tokens
+            tokens = min(2 * fitting, largest) if too_large > largest else (fitting + too_large) // 2
+            if fitting == largest:
                 return largest
-            if bad <= smallest:
+            if too_large <= smallest:
                 raise ValueError(
                     f"a batch of {smallest} tokens does not fit into the memory of {setup.group.device}; "
                     "lower data.longest, or use a smaller model"
                 )
-    return int(SAFETY * good)
+    return int(SAFETY * fitting)
 
 
 def _fits(setup: TrainingSetup, tokens: int) -> bool:
@@ -128,7 +128,7 @@ def activation_bytes(model: nn.Module, precision: str) -> int:
 
 
 class ExecutionMode(NamedTuple):
-    """How batches run: compiled or not, as CUDA graphs or not."""
+    """Whether batches run compiled, and whether as CUDA graphs."""
 
     compiled: bool = False
     captured: bool = False

@@ -89,7 +89,7 @@ class GraphRunner:
         torch.cuda.reset_peak_memory_stats(self.device)
         result = self.run_eagerly(batch, scale)
         needed = torch.cuda.max_memory_allocated(self.device) - before
-        # Blocks that the caching allocator holds but nobody uses count as free.
+        # Blocks that the caching allocator holds but no tensor uses count as free.
         cached = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
         self.fits = torch.cuda.mem_get_info(self.device)[0] + cached >= MEMORY_FACTOR * needed
         return result

@@ -195,7 +195,7 @@ def _save_and_validate(
 
 
 def _restore_run_files(setup: TrainingSetup) -> Iterator[Event]:
-    """Write recipe and vocabularies again if somebody removed the folder: weights are of no use without them."""
+    """Write recipe and vocabularies again if the folder was removed: weights are of no use without them."""
     if setup.group.is_main and not ((setup.run / RECIPE).is_file() and (setup.run / TOKENIZER).is_dir()):
         write_run_files(setup.recipe, setup.prepared)
         yield Noticed(f"{setup.run} was removed during training; its recipe and vocabularies are written again")

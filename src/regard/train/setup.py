@@ -98,7 +98,7 @@ class TrainingSetup:
             recipe.data.order,
             recipe.seed,
             Shard(self.group.rank, self.group.world_size, recipe.train.accumulate),
-            SubwordSampling(samplers, amount, most=_learned_positions(self.model)) if amount else None,
+            SubwordSampling(samplers, amount, max_tokens=_learned_positions(self.model)) if amount else None,
         )
 
     def tensors(self) -> dict[str, Tensor]:

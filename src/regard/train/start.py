@@ -39,7 +39,7 @@ def check_recipe(recipe: Recipe, run: Path) -> None:
         raise ValueError(
             f"{run} was started with another recipe:\n{changes}\n"
             "use the old settings to resume it, or start a new run in another folder with --run"
-            f"{fine_tuning_hint(run) if any(key.startswith('data.') for key, _, _ in changed) else ''}"
+            f"{_fine_tuning_hint(run) if any(key.startswith('data.') for key, _, _ in changed) else ''}"
         )
     if not has_checkpoint(run):
         raise ValueError(
@@ -48,7 +48,7 @@ def check_recipe(recipe: Recipe, run: Path) -> None:
         )
 
 
-def fine_tuning_hint(run: Path) -> str:
+def _fine_tuning_hint(run: Path) -> str:
     """Return how to train the model of a run on other data, as the end of a message."""
     return f"; to train its model further on other data: regard train RECIPE --run runs/NEW train.start={run}"
 
@@ -150,7 +150,7 @@ def check_start(recipe: Recipe, task: Task, run: Path | None = None) -> None:
         check_memory(of, dict.fromkeys(of.kinds, 8)) for of in (task, _task_of(_recipe_of(start), recipe, task))
     ]
     if outlines[0] is not None and outlines[1] is not None:
-        shared_parts(outlines[0], outlines[1], start)
+        _shared_parts(outlines[0], outlines[1], start)
 
 
 def inherited_fields(recipe: Recipe, task: Task, run: Path | None = None) -> Fields | None:
@@ -182,7 +182,7 @@ def initialise_from_run(recipe: Recipe, task: Task, prepared: Prepared) -> tuple
     before = _task_of(_recipe_of(start), recipe, task)
     bundle = load_bundle(start, task=before)
     model = new_model(recipe, task, prepared)
-    taken, others = shared_parts(model, bundle.model, start)
+    taken, others = _shared_parts(model, bundle.model, start)
     if recipe.train.vocabulary == "new":
         # The rows of n-grams follow from the numbers of tokens, and these are others now.
         renumbered = [part for part in taken if isinstance(model.get_submodule(part), NgramEmbedding)]
@@ -208,7 +208,7 @@ def initialise_from_run(recipe: Recipe, task: Task, prepared: Prepared) -> tuple
     return model, f"started from {start}{parts}{f'; {known} tokens keep their embeddings' if known else ''}"
 
 
-def shared_parts(model: nn.Module, old: nn.Module, start: str) -> tuple[list[str], list[str]]:
+def _shared_parts(model: nn.Module, old: nn.Module, start: str) -> tuple[list[str], list[str]]:
     """Return the parts that a model takes over from a model of the run `start`, and those that it does not.
 
     A part, such as `encoder`, is taken over if the other model has all its weights, in the same shapes apart from the
@@ -222,17 +222,17 @@ def shared_parts(model: nn.Module, old: nn.Module, start: str) -> tuple[list[str
     fits: dict[str, bool] = {}
     for name, weight in model.named_parameters(remove_duplicate=False):
         begin = 1 if name in with_vocabulary else 0
-        same = name in shapes and shapes[name][begin:] == weight.shape[begin:]
-        fits[_part(name)] = fits.get(_part(name), True) and same
+        is_same = name in shapes and shapes[name][begin:] == weight.shape[begin:]
+        fits[_part(name)] = fits.get(_part(name), True) and is_same
     taken, others = ([part for part, fit in fits.items() if fit is wanted] for wanted in (True, False))
     reading = {_part(name) for name, module in model.named_modules() if isinstance(module, Embedding)}
     if not taken or (others and not reading & set(taken)):
-        there = dict.fromkeys(map(_part, shapes))
+        old_parts = dict.fromkeys(map(_part, shapes))
         hint = "; an encoder comes from a masked language model, a classifier, a tagger or a translator"
         raise ValueError(
-            f"train.start = '{start}' cannot initialise this model: it consists of {', '.join(there)}, and this one of "
-            f"{', '.join(fits)}, which have no part that reads text in common"
-            f"{hint if 'encoder' in fits and 'encoder' not in there else ''}"
+            f"train.start = '{start}' cannot initialise this model: it consists of {', '.join(old_parts)}, and this "
+            f"one of {', '.join(fits)}, which have no part that reads text in common"
+            f"{hint if 'encoder' in fits and 'encoder' not in old_parts else ''}"
         )
     return taken, others
 
@@ -278,14 +278,14 @@ def _recipe_of(start: str) -> Recipe:
 def _check_model(recipe: Recipe, before: Recipe) -> None:
     """Raise a ValueError that names the differences if the weights of the other run do not fit the model."""
     if (recipe.task, recipe.is_masked) == (before.task, before.is_masked) and not recipe.is_masked:
-        new, old, what = recipe.model.architecture, before.model.architecture, "model"
+        new, old, part = recipe.model.architecture, before.model.architecture, "model"
     else:  # what runs of different tasks have in common is the encoder
-        new, old, what = recipe.model.encoder_architecture, before.model.encoder_architecture, "encoder"
+        new, old, part = recipe.model.encoder_architecture, before.model.encoder_architecture, "encoder"
     different = [key for key in sorted(new | old) if new.get(key) != old.get(key)]
     if different:
         values = ", ".join(f"model.{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in different)
         raise ValueError(
-            f"train.start = '{recipe.train.start}' has another {what}: {values}; remove [model] from this recipe to "
+            f"train.start = '{recipe.train.start}' has another {part}: {values}; remove [model] from this recipe to "
             "use that model, or use the same settings"
         )
 
@@ -293,8 +293,8 @@ def _check_model(recipe: Recipe, before: Recipe) -> None:
 def _check_text(recipe: Recipe, before: Recipe) -> None:
     """Raise a ValueError if the recipe sets text settings that the vocabulary of the other run does not have."""
     new, old = recipe.text.model_dump(), before.text.model_dump()
-    given = sorted(recipe.text.model_fields_set - {"symbols", "sampling"})
-    different = [key for key in given if new[key] != old[key]]
+    stated = sorted(recipe.text.model_fields_set - {"symbols", "sampling"})
+    different = [key for key in stated if new[key] != old[key]]
     if different:
         values = ", ".join(f"text.{key} is {old[key]!r} there and {new[key]!r} here" for key in different)
         raise ValueError(

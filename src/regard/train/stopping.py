@@ -1,4 +1,4 @@
-"""How a run is locked and stopped, and errors that say what is safe on disk and how to continue."""
+"""Lock and stop a run; errors that say what is safe on disk and how to continue."""
 
 import errno
 import os

@@ -99,18 +99,18 @@ def _predict(setup: TrainingSetup, model: nn.Module, store: Store | Blocks, stat
     return predict(state.predicted) if state.predicted else Predictions()
 
 
-def affordable_predictions(pace: float, between: float, most: int) -> int:
+def affordable_predictions(pace: float, between: float, maximum: int) -> int:
     """Return how many examples to predict: a power of two that takes little of the time between validations.
 
     Args:
         pace: Seconds that one prediction takes.
         between: Seconds between two validations.
-        most: Examples of the corpus.
+        maximum: Number of examples of the corpus.
     """
     number = MIN_PREDICTIONS
-    while number < most and 2 * number * pace <= TIME_FRACTION * between:
+    while number < maximum and 2 * number * pace <= TIME_FRACTION * between:
         number *= 2
-    return min(number, most)
+    return min(number, maximum)
 
 
 def remove_stale_weights(run: Path) -> None:
@@ -193,7 +193,7 @@ def _choose_weights(setup: TrainingSetup, model: nn.Module, state: RunState, sto
     best_file = _best_weights(setup, model, state)
     best = None if best_file is None else state.best
     if len(files) > 1 and not stopped:
-        load_mean_weights(model, files)
+        _load_mean_weights(model, files)
         if best is None or _validation_score(setup, model, state) >= best:
             return f"mean of the last {len(files)} checkpoints", None
     if best_file is not None:
@@ -218,7 +218,7 @@ def _best_weights(setup: TrainingSetup, model: nn.Module, state: RunState) -> Pa
 
 
 @torch.no_grad()
-def load_mean_weights(model: nn.Module, files: Sequence[Path]) -> None:
+def _load_mean_weights(model: nn.Module, files: Sequence[Path]) -> None:
     """Load the mean of the weights in several files into a model (Vaswani et al. 2017, §6.1)."""
     sums = [torch.zeros_like(weight, dtype=torch.float64) for weight in model.parameters()]
     for file in files:

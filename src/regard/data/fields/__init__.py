@@ -137,8 +137,8 @@ class Fields(Mapping[str, Field]):
         encoded = {name: field.encode(columns[name]) for name, field in self.items()}
         words = [encoded[name] for name, field in self.items() if isinstance(field, WordsField)]
         tags = [encoded[name] for name, field in self.items() if isinstance(field, TagsField)]
-        for given, labels in zip(words, tags, strict=False):
-            counts = split_parts(given)[1].lengths
+        for texts, labels in zip(words, tags, strict=False):
+            counts = split_parts(texts)[1].lengths
             unequal = np.flatnonzero(counts != labels.lengths)
             if unequal.size:
                 first = int(unequal[0])
@@ -171,14 +171,14 @@ def learn_fields(
     classes of a label field are the values that occur. `multiline` texts are documents, whose line breaks are tokens.
     """
     names = list(kinds)
-    text_at = [at for at, name in enumerate(names) if kinds[name] in _TEXT_FIELDS]
-    seen: dict[str, set[str]] = {name: set() for name in names if kinds[name] in _LABEL_FIELDS}
+    text_at = [index for index, name in enumerate(names) if kinds[name] in _TEXT_FIELDS]
+    values: dict[str, set[str]] = {name: set() for name in names if kinds[name] in _LABEL_FIELDS}
 
     def texts() -> Iterator[tuple[str, ...]]:
         for record in records:
-            for name, classes in seen.items():
+            for name, classes in values.items():
                 classes.update(_LABEL_FIELDS[kinds[name]].split(record[names.index(name)]))
-            yield tuple(record[at] for at in text_at)
+            yield tuple(record[index] for index in text_at)
 
     text, columns = recipe.text, texts()
     if tokenizers is not None:
@@ -186,7 +186,7 @@ def learn_fields(
             pass
     tokenizers = tokenizers or Tokenizers.learn(
         columns,
-        fields=[names[at] for at in text_at],
+        fields=[names[index] for index in text_at],
         kind=text.kind,
         size=text.size,
         joint=text.joint,
@@ -197,7 +197,7 @@ def learn_fields(
         multiline=multiline,
         seed=recipe.seed,
     )
-    return _assemble(kinds, tokenizers, {name: tuple(sorted(classes)) for name, classes in seen.items()})
+    return _assemble(kinds, tokenizers, {name: tuple(sorted(classes)) for name, classes in values.items()})
 
 
 def load_fields(folder: Path, kinds: Mapping[str, FieldKind]) -> Fields:
@@ -210,8 +210,8 @@ def load_fields(folder: Path, kinds: Mapping[str, FieldKind]) -> Fields:
 
 def with_tokenizers(tokenizers: Tokenizers, kinds: Mapping[str, FieldKind] | None = None) -> Fields:
     """Return fields that are all texts, with these tokenizers; `kinds` has the kind of each if it is not `text`."""
-    known = kinds or {}
-    return Fields({name: _TEXT_FIELDS[known.get(name, "text")](tokenizer) for name, tokenizer in tokenizers.items()})
+    kind_of = kinds or {}
+    return Fields({name: _TEXT_FIELDS[kind_of.get(name, "text")](tokenizer) for name, tokenizer in tokenizers.items()})
 
 
 def _assemble(kinds: Mapping[str, FieldKind], tokenizers: Tokenizers, classes: Mapping[str, tuple[str, ...]]) -> Fields:

@@ -26,8 +26,8 @@ class UnknownLabelError(ValueError):
 
     def __init__(self, label: str, classes: Sequence[str], index: int) -> None:
         """Describe the label, which is number `index` of the encoded values."""
-        near = get_close_matches(label, classes, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"the classes are {', '.join(classes[:10])}"
+        similar = get_close_matches(label, classes, n=1)
+        hint = f"did you mean {similar[0]!r}?" if similar else f"the classes are {', '.join(classes[:10])}"
         problem = f"the label {label!r} does not occur in the training data; {hint}"
         super().__init__(problem if label.strip() else "the label is empty; give one, or remove the record")
         self.index = index

@@ -46,6 +46,7 @@ class AttentiveCell(nn.Module):
     ) -> tuple[Float[Tensor, "R D2"], RecurrentState]:
         """Return the concatenation of new state, token and context, and the next decoding state."""
         assert state.cache is not None, "the cell attends to a memory"
+        # The query is s_{i-1}, the state before this step (eq. 6), so attention comes before the recurrence.
         context_RD = self.cross.step(state.hidden[0][-1], state.cache)
         top_RD, hidden = self.recurrence.step(torch.cat([x_RD, context_RD], -1), state.hidden)
         return torch.cat([self.recurrence.states(top_RD), x_RD, context_RD], -1), state.advanced(hidden)
@@ -57,7 +58,7 @@ class AttentiveCell(nn.Module):
 
 
 class ReadOut(nn.Module):
-    """What the output projection reads, made from state, token and context (§A.2.2).
+    """The layer before the output projection, which combines state, token and context (§A.2.2).
 
     Maxout takes the larger of each two of 2l numbers (Goodfellow et al. 2013); linear makes l numbers.
     """

@@ -71,6 +71,7 @@ class LuongDecoder(nn.Module):
         x_ND = self.embedding(tokens)
         if self.feeding:
             return force_step_by_step(self._step, x_ND, tokens.layout, self.start(len(tokens), memory), self)
+        # Without feeding, the recurrence does not depend on attention: all states first, then one attention for all.
         h_ND = self.recurrence.all_states(x_ND, tokens.layout, self._initial_state(memory))
         plan = plan_attention(AttentionMask(), tokens.layout, memory.layout)
         vector_ND: Tensor = self.top(h_ND, self.top.cross(h_ND, memory.states_ND, memory.values, plan))
@@ -95,6 +96,7 @@ class LuongDecoder(nn.Module):
     def _step(self, x_RD: Float[Tensor, "R D"], state: RecurrentState) -> tuple[Float[Tensor, "R D2"], RecurrentState]:
         """Advance the recurrence, attend, and combine."""
         assert state.cache is not None, "the decoder attends to a memory"
+        # Input feeding (§3.3): the recurrence also reads the last h̃, and so what was attended to before.
         inputs_RD = x_RD if state.feed_RD is None else torch.cat([x_RD, state.feed_RD], -1)
         h_RD, hidden = self.recurrence.step(inputs_RD, state.hidden)
         h_RD = self.recurrence.states(h_RD)

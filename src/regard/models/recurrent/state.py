@@ -96,6 +96,7 @@ def force_step_by_step(
     """
     taps = list(named_taps(module).values())
     packing = Packing.padded(layout) if any(tap.watched for tap in taps) else Packing.by_length(layout)
+    # With the longest sequences first, the rows that still run at a step are the first ones, and a view drops the rest.
     state, outputs = state.reorder(packing.rows_B), []
     with joining_records(taps, lambda steps: _join_records(steps, layout)):
         for x_RD in torch.split_with_sizes(packing.pack(x_ND), packing.sizes):
@@ -109,6 +110,7 @@ def force_step_by_step(
 def _join_records(steps: list[Tensor], layout: Layout) -> Tensor:
     """Join what passed a tap in every step: (B, 1, T, S) for scores and weights, (N, D) for vectors."""
     if steps[0].ndim == 4:
+        # Rows that have ended were computed too, so that all steps have the same rows: their weights become zero.
         table = torch.cat(steps, 2)
         ended_BQ = torch.arange(len(steps), device=table.device) >= layout.lengths_B[:, None]
         return table.masked_fill(ended_BQ[:, None, :, None], 0)

@@ -20,7 +20,7 @@ MIN_SPEEDUP = 2.5  # keys of a row over keys of a block from which blocks are fa
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """How rows of one length are cut into blocks. Create one with `make_band`."""
+    """The blocks that rows of one length are cut into. Create one with `make_band`."""
 
     block: int
     """Number of queries in a block."""

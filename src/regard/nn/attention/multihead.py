@@ -23,7 +23,7 @@ from regard.nn.tap import Tap
 
 
 class MultiHeadAttention(nn.Module):
-    """What `SelfAttention` and `CrossAttention` share: everything between the input projections and the output."""
+    """Base class of self- and cross-attention: everything between the input projections and the output."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Attention plans: what kernels need to know of a batch, prepared once and shared by all layers."""
+"""Attention plans: masks and layouts that kernels need of a batch, prepared once and shared by all layers."""
 
 from dataclasses import dataclass
 

@@ -23,17 +23,17 @@ from regard.nn.tap import Tap
 
 
 class AttentionFormulas(NamedTuple):
-    """How a decoder makes its query, and what it makes of the context, for people to read."""
+    """Formulas to show: of a decoder's query, and of the vector that it computes from the context."""
 
     query: str
     """The formula of the query."""
     query_note: str
     tap: str
-    """Name, in the module that owns the attention, of the tap on what it makes of the context."""
+    """Name, in the module that owns the attention, of the tap that records the vector."""
     name: str
-    """Name of what the tap carries."""
+    """Name of the vector."""
     result: str
-    """The formula of what the tap carries."""
+    """The formula of the vector."""
     result_note: str = ""
 
 

@@ -44,7 +44,7 @@ def _attend_tiled(
         q_begin, k_begin = tl.load(q_offsets + sequence).to(tl.int64), tl.load(k_offsets + sequence).to(tl.int64)
         queries = (tl.load(q_offsets + sequence + 1) - q_begin).to(tl.int32)
         keys = (tl.load(k_offsets + sequence + 1) - k_begin).to(tl.int32)
-        if q0 < queries:
+        if q0 < queries:  # shorter sequences have fewer tiles than `tiles`
             query = q0 + tl.arange(0, TILE)
             q_QE = _load_tile(q + q_begin * q_stride + head * E, query, queries, q_stride, E)
             max_score = tl.full([TILE], float("-inf"), tl.float32)

@@ -17,7 +17,7 @@ from regard.nn.ragged import Layout
 
 
 class LaunchConfig(NamedTuple):
-    """How the kernel of a class is launched."""
+    """Launch settings of the kernel of a class."""
 
     tile: int
     """Tokens that a program processes at a time."""

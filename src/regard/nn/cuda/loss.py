@@ -10,10 +10,7 @@ from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
 BLOCK, WARPS = 4096, 8  # logits that a program of `_gradient` processes
-LANES, SPAN = (
-    8,
-    256,
-)  # lanes of a program of `_losses` and their width: one lane per warp, so that no warp waits in a loop
+LANES, SPAN = 8, 256  # lanes of a program of `_losses`, one per warp, so that no warp waits in a loop; their width
 LOG2E = tl.constexpr(1.4426950408889634)  # GPUs have an instruction for powers of 2, not of e
 
 

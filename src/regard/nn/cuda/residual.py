@@ -27,7 +27,7 @@ def _hash(x):
     return x ^ (x >> 16)
 
 
-# Whether dropout keeps a value: its 24-bit random number is at least THRESHOLD = p * 2^24.
+# True where dropout keeps a value: its 24-bit random number is at least THRESHOLD = p * 2^24.
 @triton.jit
 def _kept(index, seed, THRESHOLD: tl.constexpr):
     word = _hash(_hash(index.to(tl.uint32)) ^ seed)

@@ -68,8 +68,8 @@ def _without_empty_series(panel: CurvePanel) -> CurvePanel:
 
 def _without_missing(points: Iterable[tuple[int, float | None]]) -> tuple[list[int], list[float]]:
     """Return steps and values of the points that have a value."""
-    known = [(step, value) for step, value in points if value is not None]
-    return [step for step, _ in known], [value for _, value in known]
+    valid = [(step, value) for step, value in points if value is not None]
+    return [step for step, _ in valid], [value for _, value in valid]
 
 
 def _score_panels(validated: list[Validated]) -> Iterator[CurvePanel]:

@@ -110,10 +110,11 @@ def _known_scores(run: Path, log: TrainingLog) -> dict[str, list[Score]]:
 def _find_scores(value: Any, path: str) -> Iterator[tuple[str, list[Score]]]:
     """Yield all scores in nested JSON, with their path: objects with a name, a value and a signature."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    found = [item for _, item in items if isinstance(item, dict) and {"name", "value", "signature"} <= item.keys()]
-    if found:
+    scores = [item for _, item in items if isinstance(item, dict) and {"name", "value", "signature"} <= item.keys()]
+    if scores:
         keys = ("name", "value", "signature", "detail")
-        yield path.removesuffix(" scores"), [Score(**{key: item[key] for key in keys if key in item}) for item in found]
+        parsed = [Score(**{key: item[key] for key in keys if key in item}) for item in scores]
+        yield path.removesuffix(" scores"), parsed
         return
     if isinstance(value, dict):
         for name, item in value.items():

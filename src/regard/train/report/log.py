@@ -74,8 +74,8 @@ class LogWriter:
                 self.started, self.step = True, event.step
                 self._begin(event)
                 self.tensorboard.start(event.step)
-                for early in self.early:
-                    self._append(early)
+                for unlogged in self.early:
+                    self._append(unlogged)
                 self.early = []
             case Noticed():
                 self._append(event)

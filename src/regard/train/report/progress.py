@@ -56,7 +56,7 @@ class PlainView:
             self.next_line = event.seconds + LINE_INTERVAL
         line = self._line(event)
         encoding = self.stream.encoding or "utf-8"
-        with suppress(OSError):  # training continues when its reader has gone
+        with suppress(OSError):  # training continues when the process that reads it has ended
             print(line.encode(encoding, "replace").decode(encoding), file=self.stream, flush=True)
 
     def _line(self, event: Event) -> str:
@@ -67,7 +67,7 @@ class PlainView:
             case Progress():
                 self.steps = event.steps or self.steps
                 return (
-                    f"step {self._place(event.step)}  epoch {event.epoch}  loss {event.loss:.3f}  "
+                    f"step {self._step_of(event.step)}  epoch {event.epoch}  loss {event.loss:.3f}  "
                     f"perplexity {event.perplexity:.2f}  rate {event.rate:.2e}  {_describe_speed(event, self.unit)}  "
                     f"{format_duration(event.seconds)} elapsed, {format_duration(event.remaining)} left"
                 )
@@ -75,15 +75,15 @@ class PlainView:
                 values = _validation_values(event)
                 metrics = "  ".join(f"{name} {value}" for name, value in values.items())
                 best = "  best so far" if event.best else ""
-                return f"step {self._place(event.step)}  validation {metrics}{best}"
+                return f"step {self._step_of(event.step)}  validation {metrics}{best}"
             case Saved():
-                return f"step {self._place(event.step)}  saved {event.path}"
+                return f"step {self._step_of(event.step)}  saved {event.path}"
             case Noticed():
                 return event.message
             case Finished():
                 return f"{describe_end(event, self.unit)}; {event.run}"
 
-    def _place(self, step: int) -> str:
+    def _step_of(self, step: int) -> str:
         """Return a step and, if it is known, the number of steps."""
         return f"{step}/{self.steps}" if self.steps else str(step)
 
