@@ -94,6 +94,8 @@ class Explorer:
             models = [model.describe() for model in self.models.values()]
             return iter([({"kind": "models", "models": models, "last": True}, {})])
         model = self.model(question.model)
+        if isinstance(question, FigureQuestion):
+            return _answer_figure(model, question)
         if isinstance(model, InspectedClassifier):
             return model.answer(question, is_stale)
         match question:
@@ -113,8 +115,6 @@ class Explorer:
                 return answer_beam(model, question, is_stale)
             case PositionsQuestion():
                 return answer_positions(model, question)
-            case FigureQuestion():
-                return _answer_figure(model, question)
 
     def model(self, name: str | None) -> InspectedModel | InspectedClassifier:
         """Return the model of a name, or the first one."""
@@ -140,17 +140,22 @@ def _answer_row(model: InspectedModel, question: RowQuestion, is_stale: IsStale)
     yield {"kind": "row", "last": True}, {"weights": table[question.head, question.query]}
 
 
-def _answer_figure(model: InspectedModel, question: FigureQuestion) -> Iterator[Message]:
+def _answer_figure(model: InspectedModel | InspectedClassifier, question: FigureQuestion) -> Iterator[Message]:
     """Yield a figure as a file, and the Python code that draws it again."""
     # Loading matplotlib takes a while, and most sessions never ask for a figure.
     from regard.explore import figures
     from regard.plot import render
 
     options = {name: value for name in _FIGURE_OPTIONS if (value := getattr(question, name)) is not None}
-    text = "" if question.figure == "positions" else question.input_text(model.adapter.input_field)
-    if question.figure != "positions":
-        model.tokenize(text)
-    drawn = figures.figure(model.predictor, text, question.figure, **options)
+    text = "" if question.figure == "positions" else question.input_text(model.input_field)
+    if isinstance(model, InspectedClassifier):
+        figures.check_kind(question.figure, ["document"])
+        result = model.predictor(text, attention=True)
+        drawn = figures.document_figure(result, title=question.title or "", scale=question.scale or "linear")
+    else:
+        if question.figure != "positions":
+            model.tokenize(text)
+        drawn = figures.figure(model.predictor, text, question.figure, **options)
     message = {
         "kind": "figure",
         "name": f"{model.name}-{question.figure}.{question.form}",

@@ -204,7 +204,7 @@ class FigureQuestion(InputQuestion):
     """Ask for a figure as a file."""
 
     kind: Literal["figure"]
-    figure: Literal["alignment", "lines", "heads", "positions", "beam"]
+    figure: Literal["alignment", "lines", "heads", "positions", "beam", "document"]
     form: Literal["svg", "png", "pdf"] = "svg"
     target: Text | None = None
     target_ids: Ids | None = None
