@@ -126,13 +126,12 @@ class InspectedClassifier:
         text_read = self.read(question.input_text(self.input_field), question.changes)
         rationale, before = text_read.rationale, self._vector(text_read.result)
         words = sorted(text_read.remaining, key=lambda number: -rationale.word_weights[number])
-        by_sentence = {number: rationale.words_of([number]) for number in range(len(rationale.sentences))}
-        sentences = [number for number, inside in by_sentence.items() if inside - text_read.erased]
-        groups: list[ErasedPart] = [
-            *(("sentence", number, by_sentence[number]) for number in sentences),
-            *(("word", number, [number]) for number in words),
+        sentences: list[ErasedPart] = [
+            ("sentence", number, inside)
+            for number, inside in enumerate(rationale.words_by_sentence)
+            if not text_read.erased.issuperset(inside)
         ]
-        blocks = [*_blocks(groups[: len(sentences)]), *_blocks(groups[len(sentences) :])]
+        blocks = [*_blocks(sentences), *_blocks([("word", number, [number]) for number in words])]
         for place, block in enumerate(blocks):
             if is_stale():
                 raise StaleQuestionError
@@ -173,7 +172,7 @@ def document_message(text: ReadText, levels: Sequence[AttentionLevel]) -> dict[s
     present = set(text.remaining)
     kept = [bool(levels) and number in present for number in range(len(rationale.words))]
     table["words"] = _weighted(rationale.words, words, kept)
-    kept = [bool(levels) and bool(rationale.words_of([number]) & present) for number in range(len(sentences))]
+    kept = [bool(levels) and not present.isdisjoint(inside) for inside in rationale.words_by_sentence]
     table["sentences"] = _weighted(rationale.sentences, sentences, kept)
     return table
 

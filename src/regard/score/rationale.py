@@ -14,6 +14,7 @@ import random
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 
 Span = tuple[int, int]
 """Begin and end of a part of a text."""
@@ -55,7 +56,15 @@ class Rationale:
 
     def words_of(self, sentences: Collection[int]) -> set[int]:
         """Return the numbers of the words in some sentences, given by number."""
-        return _overlapping(self.words, [self.sentences[number] for number in sentences])
+        return {word for number in sentences for word in self.words_by_sentence[number]}
+
+    @cached_property
+    def words_by_sentence(self) -> list[list[int]]:
+        """The numbers of the words that begin in each sentence."""
+        return [
+            [number for number, (start, _) in enumerate(self.words) if begin <= start < end]
+            for begin, end in self.sentences
+        ]
 
     @property
     def gold_sentence_numbers(self) -> set[int]:
@@ -213,8 +222,7 @@ def erase_words(rationale: Rationale, numbers: Set[int]) -> ErasedText:
     if not numbers:
         return ErasedText(rationale.text, dict(enumerate(rationale.words)))
     text, spans = "", dict[int, Span]()
-    for begin, end in rationale.sentences:
-        inside = [at for at, (start, _) in enumerate(rationale.words) if begin <= start < end]
+    for (begin, end), inside in zip(rationale.sentences, rationale.words_by_sentence, strict=True):
         left = [at for at in inside if at not in numbers]
         for at in left:
             word = rationale.text[slice(*rationale.words[at])]
