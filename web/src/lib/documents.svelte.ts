@@ -117,7 +117,7 @@ export class DocumentReader {
     if (base?.text !== explorer.text) return
     if (!explorer.hasChanges) {
       explorer.client.drop('main')
-      Object.assign(explorer, { busy: false, missing: false })
+      Object.assign(explorer, { busy: false, failed: '', missing: false })
       this.altered = null
       return
     }

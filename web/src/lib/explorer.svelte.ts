@@ -175,11 +175,10 @@ export class Explorer {
       return
     }
     const read = () => (this.isClassifier ? this.documents.read(start) : this.read(start))
+    // While the user types, the last document stays until the next one is classified.
+    if (!this.typing || !this.isClassifier) this.documents.clear()
     if (this.isClassifier) Object.assign(this, { typed: [], base: null, altered: null })
-    else {
-      this.documents.clear()
-      this.askTokens(start)
-    }
+    else this.askTokens(start)
     if (this.typing) this.timer = setTimeout(read, DEBOUNCE_MS)
     else read()
     this.typing = false
