@@ -52,6 +52,12 @@ export class ClassifiedDocument {
 
   readonly erasedWords: ReadonlySet<number> = $derived.by(() => new Set(this.message.erased))
 
+  /** The numbers of the parts with a weight, the largest weight first. */
+  private readonly order: Record<Level, number[]> = $derived.by(() => ({
+    sentence: ranked(this.message.sentences.map(([, , weight]) => weight)),
+    word: ranked(this.message.words.map(([, , weight]) => weight)),
+  }))
+
   /** Return whether a part is erased: a word, or a sentence with all of its words. */
   isErased(level: Level, number: number): boolean {
     if (level === 'word') return this.erasedWords.has(number)
@@ -65,7 +71,7 @@ export class ClassifiedDocument {
     const spans = this.spans(level)
     const span = spans[number]
     if (!span) return ''
-    const order = ranked(spans.map(([, , weight]) => weight))
+    const order = this.order[level]
     return describeFacts({
       level, number, text: this.text.slice(span[0], span[1]), weight: span[2], rank: order.indexOf(number) + 1, count: order.length,
       erased: this.isErased(level, number), effect: this.effect(level, number, label), label,
