@@ -4,23 +4,21 @@ Figures of a model come from `explore` and `analysis`, figures of its training f
 other.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from regard.analysis.attention import make_rationale
 from regard.explore import figures
 from regard.explore.adapters import Predictor
 from regard.explore.figure_data import FigureOptions
-from regard.plot import document
-from regard.plot.style import ColourScale
-from regard.predict.classifier import ClassifiedText, TextClassifier
-from regard.score.rationale import Span
+from regard.explore.figures import document_figure
+from regard.predict.classifier import TextClassifier
 from regard.tasks import load
 from regard.train.report.curves import learning_curves
 from regard.train.report.log import LOG, read_log
+
+__all__ = ["KINDS", "document_figure", "figure"]
 
 KINDS = (*figures.KINDS, "document", "curves")
 
@@ -53,39 +51,6 @@ def figure(
     if curves is None:
         raise ValueError(f"{Path(model) / LOG} has no training step yet, so there are no curves to draw")
     return curves
-
-
-def document_figure(
-    result: ClassifiedText, gold: Sequence[Span] = (), *, title: str = "", scale: ColourScale = "linear"
-) -> Figure:
-    """Draw a text that was classified with attention: sentences and words shaded by their weights.
-
-    Args:
-        result: The classified text, with attention.
-        gold: Spans of the words that are known to decide, which are underlined.
-        title: Title of the figure.
-        scale: How shades depend on weights.
-    """
-    rationale = make_rationale(result, gold)
-    inside = [
-        [number for number, (start, _) in enumerate(rationale.words) if begin <= start < end]
-        for begin, end in rationale.sentences
-    ]
-    decide = rationale.gold_word_numbers
-    return document(
-        [[rationale.text[slice(*rationale.words[number])] for number in numbers] for numbers in inside],
-        rationale.sentence_weights,
-        [[rationale.word_weights[number] for number in numbers] for numbers in inside],
-        caption=f"{result.label}, probability {result.probability:.2f}",
-        title=title,
-        gold={
-            (sentence, place)
-            for sentence, numbers in enumerate(inside)
-            for place, number in enumerate(numbers)
-            if number in decide
-        },
-        scale=scale,
-    )
 
 
 def _attended_document(predictor: object, text: str, options: FigureOptions) -> Figure:

@@ -39,6 +39,18 @@ FLAGS = (
 )
 
 
+# Resolves when no weights are faded, after ten seconds at the latest.
+OPAQUE = """() => new Promise((resolve) => {
+    const end = performance.now() + 10000;
+    const look = () => {
+        const pairs = [...document.querySelectorAll('.pair')];
+        const opaque = pairs.every((pair) => getComputedStyle(pair).opacity === '1');
+        opaque || performance.now() > end ? resolve() : requestAnimationFrame(look);
+    };
+    look();
+})"""
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Start Chromium with an empty profile."""
@@ -114,3 +126,21 @@ def page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
     """Open a page for one test, and take a screenshot at its end."""
     with opened(browser, re.sub(r"\W+", "-", request.node.name).strip("-")) as window:
         yield window
+
+
+def violations(page: Any) -> list[tuple[str, str]]:
+    """Return the accessibility rules that a page violates, each with an element."""
+    axe = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+    if not axe.is_file():
+        pytest.skip("axe-core is not installed; it is a development dependency of web/")
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(axe.read_text(encoding="utf-8"))
+    # Weights that are loading are faded, which is less contrast than axe asks for; what remains is a violation.
+    # `wait_for_function` would evaluate a string in the page, which the content security policy forbids.
+    found: list[Any] = []
+    for _ in range(3):
+        page.evaluate(OPAQUE)
+        found = page.evaluate("axe.run(document, { resultTypes: ['violations'] }).then((report) => report.violations)")
+        if not found:
+            break
+    return [(violation["id"], violation["nodes"][0]["html"][:200]) for violation in found]

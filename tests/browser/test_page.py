@@ -7,8 +7,7 @@ from urllib.parse import quote_plus
 
 import numpy as np
 import pytest
-from tests.browser.conftest import PATIENCE, opened, playwright, serving
-from tests.conftest import ROOT
+from tests.browser.conftest import PATIENCE, opened, playwright, serving, violations
 
 from regard.data.phrasebook import phrases
 from regard.explore import inspect
@@ -294,39 +293,14 @@ def test_figures_are_saved_and_their_python_copied(browser: Any, address: str) -
         assert "layer=1" in page.evaluate("navigator.clipboard.readText()")
 
 
-# Resolves when no weights are faded, after ten seconds at the latest.
-OPAQUE = """() => new Promise((resolve) => {
-    const end = performance.now() + 10000;
-    const look = () => {
-        const pairs = [...document.querySelectorAll('.pair')];
-        const opaque = pairs.every((pair) => getComputedStyle(pair).opacity === '1');
-        opaque || performance.now() > end ? resolve() : requestAnimationFrame(look);
-    };
-    look();
-})"""
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_view_is_accessible(page: Any, address: str, theme: str) -> None:
-    axe = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
-    if not axe.is_file():
-        pytest.skip("axe-core is not installed; it is a development dependency of web/")
     page.goto(link(address, model="german", source=FIRST, layer="1", head="1", theme=theme))
     shown(page, "Cross-attention, layer 1, head 1")
-    page.evaluate(axe.read_text(encoding="utf-8"))
     violations_found = []
     for name in VIEWS:
         page.evaluate("view => { location.hash = location.hash.replace(/view=[a-z]+&?/, '') + `&view=${view}` }", name)
         expect(page.locator("nav [aria-current=page]")).to_have_count(1)
         expect(page.locator("main .note", has_text="…")).to_have_count(0)
-        # Weights that are loading are faded, which is less contrast than axe asks for; what remains is a violation.
-        # `wait_for_function` would evaluate a string in the page, which the content security policy forbids.
-        for _ in range(3):
-            page.evaluate(OPAQUE)
-            violations = page.evaluate(
-                "axe.run(document, { resultTypes: ['violations'] }).then((report) => report.violations)"
-            )
-            if not violations:
-                break
-        violations_found += [(name, violation["id"], violation["nodes"][0]["html"][:200]) for violation in violations]
+        violations_found += [(name, *violation) for violation in violations(page)]
     assert violations_found == []

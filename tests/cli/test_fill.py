@@ -59,7 +59,7 @@ def test_fill_refuses_a_causal_language_model_and_a_translator(memorised_text: P
 
 
 def test_look_and_figure_refuse_a_masked_language_model(masked_run: Path, tmp_path: Path) -> None:
-    message = r"explorer shows translators and text generators, but this is a MaskFiller.* predicts the next token"
+    message = r"text generators and classifiers, but this is a MaskFiller.* predicts the next token"
     for arguments in (
         ["figure", str(masked_run), "b s x", "-o", str(tmp_path / "map.svg")],
         ["look", str(masked_run), "--port", "0", "--no-browser"],

@@ -4,12 +4,15 @@ import math
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from regard.score.rationale import (
     ORDERS,
     PERCENTAGES,
     Rationale,
     erase,
+    erase_words,
     erasure,
     hit_rates,
     sentence_flips,
@@ -68,6 +71,22 @@ def test_erased_words_leave_whole_sentences_that_end_in_their_mark() -> None:
     assert erase(of, {0, 1, 2, 6}) == "The soup was and warm.\n\nIt rained a lot."
     assert erase(of, {7, 8}) == "We left early.\n\nThe soup was good.\n\nIt rained a lot."
     assert erase(of, set(range(13))) == ""
+
+
+def test_a_last_word_that_is_only_a_mark_is_erased_like_any_other() -> None:
+    of = Rationale("Good soup !", [(0, 4), (5, 9), (10, 11)], [0.2, 0.3, 0.5], [(0, 11)], [1.0], ())
+    assert erase(of, {1}) == "Good !"
+    assert erase(of, {2}) == "Good soup"
+    assert erase(of, {0, 1}) == "!"
+
+
+@given(st.sets(st.integers(0, 12)))
+def test_every_word_that_remains_is_found_again(erased: set[int]) -> None:
+    of = rationale("good")
+    rest = erase_words(of, erased)
+    assert set(rest.words) == set(range(len(of.words))) - erased
+    for number, (start, end) in rest.words.items():
+        assert rest.text[start:end].rstrip(",.") == TEXT[slice(*of.words[number])].rstrip(",.")
 
 
 def test_a_model_that_needs_one_word_shows_it_in_every_order() -> None:

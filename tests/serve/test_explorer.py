@@ -127,6 +127,20 @@ def test_a_language_model_answers_beside_a_translator(memorised: Path, memorised
         assert running.request("/translate", {"source": lines[0]}).status == 200
 
 
+def test_a_newer_question_about_a_text_ends_the_effects_of_erasing_its_words(classifier_run: Path) -> None:
+    text = "The cat sees a dog. " * 12
+    with running_server(look_command(str(classifier_run))) as running, connected(running) as socket:
+        send(socket, id=1, kind="classify", text=text)
+        assert receive_answer(socket, 1)[-1]["kind"] == "document"
+        send(socket, id=2, kind="effects", text=text)
+        assert receive(socket)["level"] == "sentence"
+        send(socket, id=3, kind="classify", text=text, changes=[{"op": "erase", "level": "word", "numbers": [1]}])
+        answer = receive_answer(socket, 3)
+        assert answer[-1]["erased"] == [1]
+        send(socket, id=4, channel="other", kind="effects", text=text)
+        assert {message["id"] for message in receive_answer(socket, 4)} == {4}
+
+
 def test_the_http_api_of_a_language_model_alone_says_that_there_is_none(memorised_text: Path) -> None:
     with running_server(look_command(str(memorised_text))) as running, connected(running) as socket:
         for number in range(3):

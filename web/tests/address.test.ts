@@ -5,12 +5,14 @@ import { isHistoryStep } from '../src/lib/history.svelte'
 const FULL: State = {
   view: 'whatif', model: 'demo-de', inputs: { source: 'Is 50 % & more = “enough”? 你好 #1', text: 'Once upon' }, target: 'كتاب', part: 'encoder', layer: 2, heads: [0, 3],
   aggregate: 'rollout', words: true, specials: false, scale: 'log', threshold: 0.05, top: 3, palette: 'blues', theme: 'dark',
-  sort: 'entropy', beam: 5, prefix: [12, 7], pin: { side: 'key', place: 4 }, step: 2, count: 64, layout: 'tree', pruned: false,
+  sort: 'entropy', beam: 5, prefix: [12, 7], pin: { side: 'key', place: 4 }, step: 2, count: 64, layout: 'tree', pruned: false, label: 'rec.autos',
   changes: [
     { op: 'ablate', part: 'cross', layer: 1, heads: [0, 2], how: 'mean' },
     { op: 'keep', part: 'decoder', layer: 0, heads: [1] },
     { op: 'block', tokens: [0, 5] },
     { op: 'row', part: 'cross', layer: 1, head: 2, query: 4, weights: [0.25, 0.75] },
+    { op: 'erase', level: 'sentence', numbers: [0] },
+    { op: 'erase', level: 'word', numbers: [3, 4] },
   ],
 }
 

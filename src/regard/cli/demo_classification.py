@@ -48,6 +48,7 @@ def demo_classification(recipe: "Recipe", folder: Path, options: DemoOptions) ->
     print_report(folder, *write_report(folder, notes=[note]))
     typer.echo(f"  a figure of one document: {folder / FIGURE}")
     typer.echo(f'  regard figure {folder} "I found the view dull, but the room was not bad." --kind document')
+    typer.echo(f"  regard look {folder}")
 
 
 def _marked(document: "Document") -> str:

@@ -11,8 +11,7 @@ from regard.serve.settings import ServerSettings
 if TYPE_CHECKING:
     import socket
 
-    from regard.explore import ModelInfo
-    from regard.explore.adapters import Predictor
+    from regard.explore import ExploredPredictor, ModelInfo
 
 PORT = 8017
 PORTS_TRIED = 20
@@ -45,7 +44,7 @@ def look(
     regard look runs/en-de ar=runs/en-ar
     regard look --port 8080 --no-browser
 
-    A run is a translation model or a language model.
+    A run is a translation model, a language model or a classifier.
     Without a run, a small model is trained once on generated sentences, and the page shows its progress.
     Only this machine can connect, unless --host says otherwise; then require a token. Ctrl-C stops the server.
     """
@@ -79,15 +78,14 @@ def look(
     log_line("stopped")
 
 
-def _load(folder: str, device: str) -> "tuple[Predictor, ModelInfo]":
+def _load(folder: str, device: str) -> "tuple[ExploredPredictor, ModelInfo]":
     """Load a trained run of any task that the explorer shows, and what its recipe says about its languages."""
-    from regard.explore import model_info
-    from regard.explore.adapters import make_adapter
+    from regard.explore import Explorer, model_info
     from regard.tasks import load_bundle, make_task
 
     bundle = load_bundle(folder, device)
     predictor = make_task(bundle.recipe).predictor(bundle)
-    make_adapter(predictor)  # raises a `ValueError` for a task that the explorer does not show
+    Explorer({folder: predictor})  # raises a `ValueError` for a task that the explorer does not show
     return predictor, model_info(bundle.recipe, folder)
 
 

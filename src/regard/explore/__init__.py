@@ -7,9 +7,18 @@
 Nothing here needs a web library. docs/look-protocol.md describes the questions and the frames.
 """
 
-from regard.explore.explorer import Explorer
+from regard.explore.explorer import ExploredPredictor, Explorer
 from regard.explore.frames import read_frame, write_frame
 from regard.explore.info import ModelInfo, model_info
 from regard.explore.model import Inspection, inspect
 
-__all__ = ["Explorer", "Inspection", "ModelInfo", "inspect", "model_info", "read_frame", "write_frame"]
+__all__ = [
+    "ExploredPredictor",
+    "Explorer",
+    "Inspection",
+    "ModelInfo",
+    "inspect",
+    "model_info",
+    "read_frame",
+    "write_frame",
+]

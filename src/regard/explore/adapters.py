@@ -368,7 +368,7 @@ class LanguageModelAdapter:
 
 
 Predictor = Translator | TextGenerator
-"""A predictor that the explorer can open."""
+"""A predictor that decodes an output."""
 
 
 def make_adapter(predictor: Predictor) -> TaskAdapter:
@@ -379,6 +379,7 @@ def make_adapter(predictor: Predictor) -> TaskAdapter:
         case TextGenerator():
             return LanguageModelAdapter(predictor)
     raise ValueError(
-        f"the explorer shows translators and text generators, but this is a {type(predictor).__name__}; "
-        "open a run with task = 'translation', or one with task = 'language_model' that predicts the next token"
+        f"the explorer shows translators, text generators and classifiers, but this is a {type(predictor).__name__}; "
+        "open a run with task = 'translation' or 'classification', or one with task = 'language_model' that predicts "
+        "the next token"
     )

@@ -7,8 +7,9 @@ import numpy as np
 
 from regard.explore.adapters import Predictor
 from regard.explore.beam import answer_beam
+from regard.explore.classification import InspectedClassifier
 from regard.explore.frames import Message, write_frame
-from regard.explore.info import ModelInfo, describe
+from regard.explore.info import ModelInfo
 from regard.explore.maths import answer_maths
 from regard.explore.model import InspectedModel
 from regard.explore.passes import IsStale, StaleQuestionError
@@ -16,6 +17,8 @@ from regard.explore.positions import answer_positions
 from regard.explore.questions import (
     AnyQuestion,
     BeamQuestion,
+    ClassifyQuestion,
+    EffectsQuestion,
     FigureQuestion,
     MathsQuestion,
     ModelsQuestion,
@@ -28,8 +31,12 @@ from regard.explore.questions import (
     question_id,
 )
 from regard.explore.read import answer_read, tokens_message
+from regard.predict import TextClassifier
 
 log = logging.getLogger(__name__)
+
+ExploredPredictor = Predictor | TextClassifier
+"""A predictor that the explorer can open."""
 
 MEDIA_TYPES = {"svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf"}
 _FIGURE_OPTIONS = (
@@ -50,12 +57,17 @@ class Explorer:
         ...     message, arrays = read_frame(frame)
     """
 
-    def __init__(self, predictors: Mapping[str, Predictor], infos: Mapping[str, ModelInfo] | None = None) -> None:
-        """Explore predictors by name; the first one answers questions that name no model."""
+    def __init__(
+        self, predictors: Mapping[str, ExploredPredictor], infos: Mapping[str, ModelInfo] | None = None
+    ) -> None:
+        """Explore predictors by name; the first one answers questions that name no model.
+
+        Raises:
+            ValueError: The explorer does not show the task of a predictor.
+        """
         known = infos or {}
         self.models = {
-            name: InspectedModel(name, predictor, known.get(name, ModelInfo()))
-            for name, predictor in predictors.items()
+            name: _inspected(name, predictor, known.get(name, ModelInfo())) for name, predictor in predictors.items()
         }
 
     def answer(self, raw: RawQuestion, is_stale: Callable[[], bool] = lambda: False) -> Generator[bytes]:
@@ -79,10 +91,16 @@ class Explorer:
 
     def _messages(self, question: AnyQuestion, is_stale: IsStale) -> Iterator[Message]:
         if isinstance(question, ModelsQuestion):
-            models = [describe(name, model.adapter, model.layers, model.info) for name, model in self.models.items()]
+            models = [model.describe() for model in self.models.values()]
             return iter([({"kind": "models", "models": models, "last": True}, {})])
         model = self.model(question.model)
+        if isinstance(question, FigureQuestion):
+            return _answer_figure(model, question)
+        if isinstance(model, InspectedClassifier):
+            return model.answer(question, is_stale)
         match question:
+            case ClassifyQuestion() | EffectsQuestion():
+                raise ValueError(f"{model.name} is no classifier, so it does not answer '{question.kind}'; ask 'read'")
             case TokensQuestion():
                 # An empty text is allowed here: the page asks for tokens at every keystroke.
                 text = model.adapter.tokenize(question.input_text(model.adapter.input_field))
@@ -97,10 +115,8 @@ class Explorer:
                 return answer_beam(model, question, is_stale)
             case PositionsQuestion():
                 return answer_positions(model, question)
-            case FigureQuestion():
-                return _answer_figure(model, question)
 
-    def model(self, name: str | None) -> InspectedModel:
+    def model(self, name: str | None) -> InspectedModel | InspectedClassifier:
         """Return the model of a name, or the first one."""
         if not self.models:
             raise ValueError("no model is loaded yet; wait until training has finished")
@@ -111,6 +127,12 @@ class Explorer:
         return self.models[name]
 
 
+def _inspected(name: str, predictor: ExploredPredictor, info: ModelInfo) -> InspectedModel | InspectedClassifier:
+    if isinstance(predictor, TextClassifier):
+        return InspectedClassifier(name, predictor, info)
+    return InspectedModel(name, predictor, info)
+
+
 def _answer_row(model: InspectedModel, question: RowQuestion, is_stale: IsStale) -> Iterator[Message]:
     """Yield the exact attention weights of one query."""
     source, labels, changes = model.read_query(question)
@@ -118,17 +140,22 @@ def _answer_row(model: InspectedModel, question: RowQuestion, is_stale: IsStale)
     yield {"kind": "row", "last": True}, {"weights": table[question.head, question.query]}
 
 
-def _answer_figure(model: InspectedModel, question: FigureQuestion) -> Iterator[Message]:
+def _answer_figure(model: InspectedModel | InspectedClassifier, question: FigureQuestion) -> Iterator[Message]:
     """Yield a figure as a file, and the Python code that draws it again."""
     # Loading matplotlib takes a while, and most sessions never ask for a figure.
     from regard.explore import figures
     from regard.plot import render
 
     options = {name: value for name in _FIGURE_OPTIONS if (value := getattr(question, name)) is not None}
-    text = "" if question.figure == "positions" else question.input_text(model.adapter.input_field)
-    if question.figure != "positions":
-        model.tokenize(text)
-    drawn = figures.figure(model.predictor, text, question.figure, **options)
+    text = "" if question.figure == "positions" else question.input_text(model.input_field)
+    if isinstance(model, InspectedClassifier):
+        figures.check_kind(question.figure, ["document"])
+        result = model.predictor(text, attention=True)
+        drawn = figures.document_figure(result, title=question.title or "", scale=question.scale or "linear")
+    else:
+        if question.figure != "positions":
+            model.tokenize(text)
+        drawn = figures.figure(model.predictor, text, question.figure, **options)
     message = {
         "kind": "figure",
         "name": f"{model.name}-{question.figure}.{question.form}",

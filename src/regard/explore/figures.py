@@ -14,6 +14,7 @@ import torch
 from matplotlib.figure import Figure
 
 from regard import plot
+from regard.analysis.attention import make_rationale
 from regard.decode.tree import SearchNode
 from regard.explore.adapters import Ids, Predictor
 from regard.explore.figure_data import FigureOptions, LabelledWeights, choose_part, select_heads, select_weights
@@ -22,6 +23,9 @@ from regard.explore.model import InspectedModel
 from regard.explore.search import run_recorded_search
 from regard.plot import BeamNode, HeadNumbers
 from regard.plot.fonts import JOINER, SPACE, joins_neighbours
+from regard.plot.style import ColourScale
+from regard.predict.classifier import ClassifiedText
+from regard.score.rationale import Span
 from regard.text import END, START, Tokenizer
 
 
@@ -76,6 +80,39 @@ def beam(model: InspectedModel, text: str, options: FigureOptions) -> Figure:
     return plot.beam(_branches(nodes, best, root, model.adapter.output_tokenizer), title=options.title)
 
 
+def document_figure(
+    result: ClassifiedText, gold: Sequence[Span] = (), *, title: str = "", scale: ColourScale = "linear"
+) -> Figure:
+    """Draw a text that was classified with attention: sentences and words shaded by their weights.
+
+    Args:
+        result: The classified text, with attention.
+        gold: Spans of the words that are known to decide, which are underlined.
+        title: Title of the figure.
+        scale: How shades depend on weights.
+    """
+    rationale = make_rationale(result, gold)
+    inside = [
+        [number for number, (start, _) in enumerate(rationale.words) if begin <= start < end]
+        for begin, end in rationale.sentences
+    ]
+    decide = rationale.gold_word_numbers
+    return plot.document(
+        [[rationale.text[slice(*rationale.words[number])] for number in numbers] for numbers in inside],
+        rationale.sentence_weights,
+        [[rationale.word_weights[number] for number in numbers] for numbers in inside],
+        caption=f"{result.label}, probability {result.probability:.2f}",
+        title=title,
+        gold={
+            (sentence, place)
+            for sentence, numbers in enumerate(inside)
+            for place, number in enumerate(numbers)
+            if number in decide
+        },
+        scale=scale,
+    )
+
+
 KINDS: dict[str, Callable[[InspectedModel, str, FigureOptions], Figure]] = {
     "alignment": alignment,
     "lines": lines,
@@ -83,7 +120,7 @@ KINDS: dict[str, Callable[[InspectedModel, str, FigureOptions], Figure]] = {
     "positions": positions,
     "beam": beam,
 }
-"""The figures of a predictor by name."""
+"""The figures of a predictor that decodes, by name."""
 
 
 def figure(predictor: Predictor, text: str = "", kind: str = "alignment", **options: Any) -> Figure:

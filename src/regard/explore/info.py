@@ -4,12 +4,13 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
+from regard.data.documents import documents
 from regard.data.phrasebook import lectures
 from regard.explore.adapters import TaskAdapter
 from regard.explore.attention import AttentionLayers
 from regard.nn.position import LearnedPositions
 from regard.recipe import Recipe
-from regard.recipe.data import PhrasebookCorpus
+from regard.recipe.data import Corpus, DocumentsCorpus, PhrasebookCorpus
 from regard.recipe.languages import corpus_languages
 from regard.text import Tokenizer
 
@@ -34,6 +35,8 @@ class ModelInfo:
 def model_info(recipe: Recipe, run: str = "") -> ModelInfo:
     """Read from a recipe what the page shows: languages come from the phrasebook, or from the suffixes of files."""
     first, family = recipe.data.train[0], recipe.model.kind
+    if recipe.task == "classification":
+        return ModelInfo(examples=_example_documents(first, recipe.seed), run=run, family=family)
     if isinstance(first, PhrasebookCorpus):
         sentences = [phrase.source for phrase in lectures(first.to)]
         if recipe.task == "language_model":
@@ -42,6 +45,14 @@ def model_info(recipe: Recipe, run: str = "") -> ModelInfo:
         return ModelInfo("en", first.to, tuple(sentences[:MAX_EXAMPLES]), run, family)
     source, target = corpus_languages(first)
     return ModelInfo(source, target, run=run, family=family)
+
+
+def _example_documents(corpus: Corpus, seed: int) -> tuple[str, ...]:
+    """Return documents that were not used for training, if they are generated."""
+    if not isinstance(corpus, DocumentsCorpus):
+        return ()
+    unseen = documents(corpus.label, "test", 50, seed)
+    return tuple(document.text for document in unseen if 5 <= len(document.sentences) <= 8)[:MAX_EXAMPLES]
 
 
 def _first_half(sentence: str) -> str:

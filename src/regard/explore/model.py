@@ -9,7 +9,7 @@ from regard.decode import Hypothesis
 from regard.explore.adapters import Ids, Predictor, make_adapter
 from regard.explore.attention import AttentionPart, attention_layers, find_layer
 from regard.explore.changes import HeadMeans, check_changes
-from regard.explore.info import ModelInfo
+from regard.explore.info import ModelInfo, describe
 from regard.explore.passes import (
     AttentionWeights,
     DecoderPass,
@@ -19,7 +19,7 @@ from regard.explore.passes import (
     run_decoder,
     run_encoder,
 )
-from regard.explore.questions import AblateHeads, BlockTokens, Change, InputQuestion, QueryQuestion
+from regard.explore.questions import AblateHeads, BlockTokens, Change, InputField, InputQuestion, QueryQuestion
 from regard.explore.search import SearchRequest, final_result, run_search
 from regard.explore.tokens import TokenizedText, tokenize_output
 from regard.text import END
@@ -96,6 +96,15 @@ class InspectedModel:
         self.name, self.predictor, self.info = name, predictor, info
         self.adapter = make_adapter(predictor)
         self.layers, self.cache = attention_layers(self.adapter.model), ResultCache()
+
+    @property
+    def input_field(self) -> InputField:
+        """The name of the model's input text in questions."""
+        return self.adapter.input_field
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the page needs to know about the model before the first question."""
+        return describe(self.name, self.adapter, self.layers, self.info)
 
     def read_input(self, question: InputQuestion) -> TokenizedText:
         """Return the tokens of a question's input text."""

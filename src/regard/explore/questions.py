@@ -22,7 +22,7 @@ MAX_QUOTED = 40
 """Characters of a question or request that an error message quotes."""
 
 InputField = Literal["source", "text"]
-"""Name of a model's input text: `source` of a translator, `text` of a language model."""
+"""Name of a model's input text: `source` of a translator, `text` of a language model or a classifier."""
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 Count = Annotated[int, Field(ge=0, lt=1 << 31)]
 Ids = Annotated[list[Count], Field(max_length=MAX_TOKENS)]
@@ -76,6 +76,14 @@ class SetWeights(StrictModel):
 
 Change = Annotated[AblateHeads | KeepHeads | BlockTokens | SetWeights, Field(discriminator="op")]
 Changes = Annotated[list[Change], Field(max_length=64)]
+
+
+class EraseParts(StrictModel):
+    """Erase some sentences or words of a text that is classified."""
+
+    op: Literal["erase"]
+    level: Literal["sentence", "word"]
+    numbers: Annotated[list[Count], Field(min_length=1, max_length=MAX_CHARACTERS)]
 
 
 class Question(StrictModel):
@@ -171,6 +179,20 @@ class BeamQuestion(InputQuestion):
     changes: Changes = []
 
 
+class ClassifyQuestion(InputQuestion):
+    """Ask for the classes of a text, and for the attention weights of its sentences and words."""
+
+    kind: Literal["classify"]
+    changes: Annotated[list[EraseParts], Field(max_length=64)] = []
+
+
+class EffectsQuestion(InputQuestion):
+    """Ask how the probabilities of the classes change if one more sentence or word is erased, for all of them."""
+
+    kind: Literal["effects"]
+    changes: Annotated[list[EraseParts], Field(max_length=64)] = []
+
+
 class PositionsQuestion(Question):
     """Ask for the position vectors."""
 
@@ -182,7 +204,7 @@ class FigureQuestion(InputQuestion):
     """Ask for a figure as a file."""
 
     kind: Literal["figure"]
-    figure: Literal["alignment", "lines", "heads", "positions", "beam"]
+    figure: Literal["alignment", "lines", "heads", "positions", "beam", "document"]
     form: Literal["svg", "png", "pdf"] = "svg"
     target: Text | None = None
     target_ids: Ids | None = None
@@ -206,6 +228,8 @@ AnyQuestion = (
     | RowQuestion
     | MathsQuestion
     | BeamQuestion
+    | ClassifyQuestion
+    | EffectsQuestion
     | PositionsQuestion
     | FigureQuestion
 )
@@ -215,7 +239,7 @@ RawQuestion = bytes | str | Mapping[str, Any] | Question
 
 _NAMES = frozenset(
     name
-    for kind in (*get_args(AnyQuestion), AblateHeads, KeepHeads, BlockTokens, SetWeights, FirstLayer)
+    for kind in (*get_args(AnyQuestion), AblateHeads, KeepHeads, BlockTokens, SetWeights, EraseParts, FirstLayer)
     for field_name, field in kind.model_fields.items()
     for name in (field_name, *(get_args(field.annotation) if field_name in ("kind", "op") else ()))
 )

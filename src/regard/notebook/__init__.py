@@ -9,7 +9,7 @@ It uses anywidget and works in Jupyter, VS Code, Colab and marimo, without a ser
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from regard.explore.adapters import Predictor
+from regard.explore import ExploredPredictor
 
 if TYPE_CHECKING:
     from regard.notebook.widget import ExplorerWidget
@@ -18,13 +18,17 @@ __all__ = ["look"]
 
 
 def look(
-    predictor: Predictor | Mapping[str, Predictor], text: str = "", *, state: str = "", height: int = 720
+    predictor: ExploredPredictor | Mapping[str, ExploredPredictor],
+    text: str = "",
+    *,
+    state: str = "",
+    height: int = 720,
 ) -> "ExplorerWidget":
     """Open the explorer on a text.
 
     Args:
         predictor: What `regard.load` returns, or several by name.
-        text: The source sentence of a translator, or the beginning of a language model's text.
+        text: The source sentence of a translator, the beginning of a language model's text, or the text to classify.
         state: The part of an explorer link after `#`, such as `view=atlas&layer=2`.
         height: Height in pixels.
 

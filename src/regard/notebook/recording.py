@@ -8,6 +8,7 @@ from typing import Any, get_args
 from urllib.parse import parse_qs
 
 from regard.explore import Explorer, read_frame
+from regard.explore.classification import InspectedClassifier
 from regard.explore.questions import InputField
 
 RawQuestion = Mapping[str, Any]
@@ -58,7 +59,7 @@ def record(explorer: Explorer, text: str, state: str) -> Recording:
     recording = Recording()
     options = {name: values[-1] for name, values in parse_qs(state.removeprefix("#")).items()}
     model = explorer.model(options.get("model"))
-    given: dict[str, str] = {model.adapter.input_field: text}
+    given: dict[str, str] = {model.input_field: text}
 
     def ask(question: dict[str, Any]) -> list[dict[str, Any]]:
         named = (
@@ -69,6 +70,10 @@ def record(explorer: Explorer, text: str, state: str) -> Recording:
         return [read_frame(frame)[0] for frame in frames]
 
     ask({"kind": "models"})
+    if isinstance(model, InspectedClassifier):
+        ask({"kind": "classify", **given})
+        ask({"kind": "effects", **given})
+        return recording
     ask({"kind": "tokens", **given})
     read: dict[str, Any] = {"kind": "read", **given, "beam": _number(options, "beam", 1)}
     messages = ask(read | ({"target": options["target"]} if options.get("target") else {}))

@@ -10,8 +10,7 @@ import anywidget
 import traitlets
 
 import regard
-from regard.explore import Explorer
-from regard.explore.adapters import Predictor
+from regard.explore import ExploredPredictor, Explorer
 from regard.files import write_atomically
 from regard.notebook.recording import Recording, record, to_json
 
@@ -27,7 +26,7 @@ class ExplorerWidget(anywidget.AnyWidget):
     height = traitlets.Int(720).tag(sync=True)
 
     def __init__(
-        self, predictors: Mapping[str, Predictor], text: str = "", *, state: str = "", height: int = 720
+        self, predictors: Mapping[str, ExploredPredictor], text: str = "", *, state: str = "", height: int = 720
     ) -> None:
         """Explore predictors by name, starting with the first."""
         # Read here and not in the class body, so that a missing file is an error of this call, with a clear message.
@@ -54,7 +53,7 @@ class ExplorerWidget(anywidget.AnyWidget):
         cannot be answered from it.
         """
         options = parse_qs(self.state)
-        field = self._explorer.model(options.get("model", [None])[-1]).adapter.input_field
+        field = self._explorer.model(options.get("model", [None])[-1]).input_field
         text = options.get(field, [self.text])[-1]
         if not text.strip():
             raise ValueError("there is no text to record yet; open the explorer on one, as in model.look('I can go')")

@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+import regard
 from regard.bundle import Bundle
 from regard.data.fields import DocumentField, LabelField, LabelsField, TextField
 from regard.data.fields.nested import cut_parts, split_parts
@@ -27,6 +28,9 @@ THRESHOLD = 0.5  # probability from which one of several labels is predicted
 WORDS, SENTENCES = "encoder.words.pooling.weights", "encoder.sentences.pooling.weights"
 TOKENS = "pooling.weights"
 """Taps of attention weights: over the words and sentences of a document, and over the tokens of a text."""
+
+
+AttentionLevel = Literal["word", "sentence"]
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,18 @@ class TextClassifier:
         return self.label_field.classes
 
     @property
+    def several(self) -> bool:
+        """Whether a text may have several labels."""
+        return isinstance(self.label_field, LabelsField)
+
+    @property
+    def attention_levels(self) -> tuple[AttentionLevel, ...]:
+        """What it pools with attention weights: words, or words and sentences; nothing if it has no such weights."""
+        if self.model.hierarchical:
+            return ("word", "sentence")
+        return ("word",) if isinstance(self.model.pooling, AttentionPooling) else ()
+
+    @property
     def device(self) -> torch.device:
         """The device of the model."""
         return self.model.output.weight.device
@@ -177,11 +193,20 @@ class TextClassifier:
                 results[index] = self._with_attention(result, weights[number]) if attention else result
         return [result for result in results if result is not None]
 
+    def words_read(self, text: str) -> list[tuple[int, int]]:
+        """Return the spans of the words of a text that a model without sentences reads; the end may be cut off."""
+        tokens = self.text_field.tokenizer.tokens(text)[: self.longest]
+        return [(span.start, span.end) for span in _word_spans(text, tokens, np.zeros(len(tokens)))]
+
+    def look(self, text: str = "", **options: Any) -> Any:
+        """Open the explorer of this classifier in a notebook: see `regard.look`."""
+        return regard.look(self, text, **options)
+
     def _encode(self, texts: Sequence[str]) -> Rows:
         return self.text_field.encode(texts) if texts else Rows(np.empty(0, np.int32), np.zeros(1, np.int64))
 
     def _check_attention(self) -> None:
-        if not self.model.hierarchical and not isinstance(self.model.pooling, AttentionPooling):
+        if not self.attention_levels:
             raise ValueError(
                 "this model has no attention weights over a whole text; train one with "
                 "classification.pooling = 'attention', or with model.kind = 'han'"
@@ -202,14 +227,13 @@ class TextClassifier:
                     logits_BV = model(tokens, sizes)
                 weights = list(_attention_by_text(recorded, tokens, sizes))
         logits_BV = logits_BV.double()
-        several = isinstance(self.label_field, LabelsField)
-        return (logits_BV.sigmoid() if several else logits_BV.softmax(-1)).cpu().numpy(), weights
+        return (logits_BV.sigmoid() if self.several else logits_BV.softmax(-1)).cpu().numpy(), weights
 
     def _result(self, text: str, probabilities: NDArray[np.float64]) -> ClassifiedText:
         """Return the prediction for a text from the probabilities of its classes."""
         ranked = np.argsort(-probabilities, kind="stable").tolist()
         by_class = {self.classes[number]: float(probabilities[number]) for number in ranked}
-        if not isinstance(self.label_field, LabelsField):
+        if not self.several:
             best = self.classes[ranked[0]]
             return ClassifiedText(text, (best,), by_class[best], by_class)
         chosen = probabilities >= THRESHOLD

@@ -12,8 +12,9 @@ A classifier is a function from texts to the probabilities of their labels. Noth
 import math
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 
 Span = tuple[int, int]
 """Begin and end of a part of a text."""
@@ -52,6 +53,18 @@ class Rationale:
     def gold_word_numbers(self) -> set[int]:
         """The numbers of the words that decide."""
         return _overlapping(self.words, self.gold_words)
+
+    def words_of(self, sentences: Collection[int]) -> set[int]:
+        """Return the numbers of the words in some sentences, given by number."""
+        return {word for number in sentences for word in self.words_by_sentence[number]}
+
+    @cached_property
+    def words_by_sentence(self) -> list[list[int]]:
+        """The numbers of the words that begin in each sentence."""
+        return [
+            [number for number, (start, _) in enumerate(self.words) if begin <= start < end]
+            for begin, end in self.sentences
+        ]
 
     @property
     def gold_sentence_numbers(self) -> set[int]:
@@ -178,10 +191,7 @@ def sentence_flips(rationales: Sequence[Rationale], classify: TextsToProbabiliti
     for rationale in longer:
         chance = random.Random(f"{seed} {rationale.text}").randrange(len(rationale.sentences))
         choices += [set[int](), {_largest(rationale.sentence_weights)}, {chance}, rationale.gold_sentence_numbers]
-    texts = [
-        erase(longer[at // 4], _overlapping(longer[at // 4].words, [longer[at // 4].sentences[n] for n in chosen]))
-        for at, chosen in enumerate(choices)
-    ]
+    texts = [erase(longer[at // 4], longer[at // 4].words_of(chosen)) for at, chosen in enumerate(choices)]
     labels = [max(entry, key=lambda name: entry[name]) for entry in classify(texts)]
     flips = [
         sum(labels[at + kind] != labels[at] for at in range(0, len(labels), 4)) / len(longer) for kind in (1, 2, 3)
@@ -189,25 +199,49 @@ def sentence_flips(rationales: Sequence[Rationale], classify: TextsToProbabiliti
     return SentenceFlips(flips[0], flips[1], flips[2], len(longer))
 
 
-def erase(rationale: Rationale, numbers: set[int]) -> str:
+@dataclass(frozen=True)
+class ErasedText:
+    """A text without some of its words."""
+
+    text: str
+    words: Mapping[int, Span]
+    """The span in `text` of each word that remains, by its number."""
+
+
+def erase(rationale: Rationale, numbers: Set[int]) -> str:
+    """Return the text without some of its words: see `erase_words`."""
+    return erase_words(rationale, numbers).text
+
+
+def erase_words(rationale: Rationale, numbers: Set[int]) -> ErasedText:
     """Return the text without some of its words; nothing erased gives the text itself.
 
     A blank line separates the remaining sentences, because a sentence may begin with a small letter now. Punctuation
     that stands alone is erased, too.
     """
     if not numbers:
-        return rationale.text
-    sentences = []
-    for begin, end in rationale.sentences:
-        inside = [at for at, (start, _) in enumerate(rationale.words) if begin <= start < end]
-        left = [rationale.text[slice(*rationale.words[at])] for at in inside if at not in numbers]
-        if left:
-            sentence = " ".join(left)
-            # The last word may have taken the mark with it that ends the sentence.
-            mark = re.search(r"\W*$", rationale.text[begin:end])
-            ending = mark[0] if mark else ""
-            sentences.append(sentence if sentence.endswith(ending) else sentence.rstrip(",;:") + ending)
-    return "\n\n".join(sentences)
+        return ErasedText(rationale.text, dict(enumerate(rationale.words)))
+    text, spans = "", dict[int, Span]()
+    for (begin, end), inside in zip(rationale.sentences, rationale.words_by_sentence, strict=True):
+        left = [at for at in inside if at not in numbers]
+        for at in left:
+            word = rationale.text[slice(*rationale.words[at])]
+            if at == left[-1]:
+                word = _ended(word, rationale.text[begin:end], rationale.text[slice(*rationale.words[inside[-1]])])
+            text += " " if at != left[0] else "\n\n" if text else ""
+            spans[at] = len(text), len(text) + len(word)
+            text += word
+    return ErasedText(text, spans)
+
+
+def _ended(word: str, sentence: str, last: str) -> str:
+    """Return a word with the mark that ends its sentence, which the last word of the sentence may have taken with it.
+
+    A last word that is nothing but a mark is erased like any other word.
+    """
+    mark = re.search(r"\W*$", sentence)
+    ending = mark[0] if mark and len(mark[0]) < len(last) else ""
+    return word if word.endswith(ending) else word.rstrip(",;:") + ending
 
 
 def _overlapping(spans: Sequence[Span], others: Sequence[Span]) -> set[int]:

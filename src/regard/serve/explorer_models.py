@@ -13,8 +13,7 @@ from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
 from regard.data.cache import cache_folder
-from regard.explore import Explorer, ModelInfo, model_info
-from regard.explore.adapters import Predictor
+from regard.explore import ExploredPredictor, Explorer, ModelInfo, model_info
 from regard.predict import Translator
 from regard.recipe import Recipe, dump
 from regard.serve.app import make_app
@@ -32,7 +31,7 @@ from regard.train.report.log import LogWriter
 
 log = logging.getLogger(__name__)
 
-LoadedModels = dict[str, tuple[Predictor, ModelInfo]]
+LoadedModels = dict[str, tuple[ExploredPredictor, ModelInfo]]
 """Models by name, each with the description of its text."""
 TrainingStatus = dict[str, Any]
 """Progress of a training, as the fields of a message to the page."""

@@ -1,11 +1,11 @@
 /**
  * The state of the page, and its encoding in the URL fragment: `#view=atlas&layer=2&head=3`.
  *
- * Layers and heads count from 1 in the URL, as on the screen and in figures, and from 0 in the program. Values equal to
+ * Layers, heads, sentences and words count from 1 in the URL, as on the screen and in figures, and from 0 in the program. Values equal to
  * their default are left out, except layer and head.
  */
 
-import type { Change, InputField, Part } from './messages'
+import type { Change, InputField, Level, Part } from './messages'
 import type { Palette } from './palette'
 import type { Scale } from './scale'
 import type { Aggregate } from './weights'
@@ -23,6 +23,7 @@ export const SORTS = ['layer', 'confidence', 'entropy', 'distance', 'effect'] as
 export type Sort = (typeof SORTS)[number]
 export const LAYOUTS = ['rank', 'tree'] as const
 export type Layout = (typeof LAYOUTS)[number]
+export const LEVELS = ['sentence', 'word'] as const satisfies readonly Level[]
 const ABLATIONS = ['zero', 'mean', 'uniform'] as const
 
 /** A pinned query or key, by its position among the tokens. */
@@ -61,6 +62,8 @@ export interface State {
   /** Layout of the beam tree, and whether it shows pruned nodes. */
   layout: Layout
   pruned: boolean
+  /** The class whose probability is shown to change; empty for the predicted one. */
+  label: string
 }
 
 /** Return the initial state. */
@@ -68,7 +71,7 @@ export function defaults(): State {
   return {
     view: 'workbench', model: '', inputs: { source: '', text: '' }, target: '', part: 'cross', layer: 0, heads: [0], aggregate: 'head',
     words: false, specials: true, scale: 'sqrt', threshold: 0, top: 0, palette: 'cividis', theme: 'auto',
-    sort: 'layer', beam: 1, prefix: [], changes: [], pin: null, step: 0, count: 128, layout: 'rank', pruned: true,
+    sort: 'layer', beam: 1, prefix: [], changes: [], pin: null, step: 0, count: 128, layout: 'rank', pruned: true, label: '',
   }
 }
 
@@ -98,6 +101,7 @@ export function formatState(state: State): string {
   add('count', String(state.count), '128')
   add('layout', state.layout, base.layout)
   add('pruned', yesNo(state.pruned), yesNo(base.pruned))
+  add('class', state.label, base.label)
   return entries.map(([name, value]) => `${name}=${escape(value)}`).join('&')
 }
 
@@ -141,6 +145,7 @@ export function parseState(hash: string): State {
     count: Math.min(512, natural(values.get('count') ?? '128', 1)),
     layout: option('layout', LAYOUTS, state.layout),
     pruned: values.get('pruned') !== 'no',
+    label: values.get('class') ?? '',
   }
 }
 
@@ -163,7 +168,7 @@ function parsePin(text: string | null): Pin | null {
   return match ? { side: match[1] as Pin['side'], place: Number(match[2]) } : null
 }
 
-/** Encode a change: `ablate:cross.2.1,4:zero`, `keep:encoder.1.3`, `block:2,3`, `row:cross.2.1.5:0.5,0.5`. */
+/** Encode a change: `ablate:cross.2.1,4:zero`, `keep:encoder.1.3`, `block:2,3`, `row:cross.2.1.5:0.5,0.5`, `erase:word.4,5`. */
 export function formatChange(change: Change): string {
   const layer = ({ part, layer }: { part: Part; layer: number }) => `${part}.${layer + 1}`
   switch (change.op) {
@@ -173,6 +178,8 @@ export function formatChange(change: Change): string {
       return `keep:${layer(change)}.${change.heads.map((head) => head + 1).join(',')}`
     case 'block':
       return `block:${change.tokens.join(',')}`
+    case 'erase':
+      return `erase:${change.level}.${change.numbers.map((number) => number + 1).join(',')}`
     case 'row':
       return `row:${layer(change)}.${change.head + 1}.${change.query}:${change.weights.map((w) => +w.toFixed(4)).join(',')}`
   }
@@ -183,6 +190,11 @@ export function parseChange(text: string): Change[] {
   const [op, where = '', rest = ''] = text.split(':')
   if (op === 'block') return naturals(where).length ? [{ op, tokens: naturals(where) }] : []
   const [name, layer, third = '', query] = where.split('.')
+  if (op === 'erase') {
+    const level = LEVELS.find((known) => known === name)
+    const numbers = naturals(layer ?? '').map((number) => number - 1)
+    return level && numbers.length && !numbers.includes(-1) ? [{ op, level, numbers }] : []
+  }
   const part = PARTS.find((known) => known === name)
   if (!part || !/^[1-9]\d*$/.test(layer ?? '')) return []
   const place = { part, layer: Number(layer) - 1 }

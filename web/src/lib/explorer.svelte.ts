@@ -3,6 +3,7 @@
 import { getContext, setContext, untrack } from 'svelte'
 import { defaults, parseState, type State } from './address'
 import { Client } from './client'
+import { DocumentReader } from './documents.svelte'
 import { Inspection, outputLogprob } from './inspection.svelte'
 import { now, recordTimeWhenPainted } from './measures'
 import type { TrainingMessage, Model, ModelsMessage, Part, PartShape, Question, Token, TokensMessage } from './messages'
@@ -39,6 +40,8 @@ export class Explorer {
   hover: Focus | null = $state.raw(null)
   readonly client: Client
   readonly undo = new Undo<Editable>()
+  /** What a classifier says about its text. */
+  readonly documents = new DocumentReader(this)
   undoable = $state({ undo: false, redo: false })
 
   /** The state was changed by the program: this makes no history entry. */
@@ -65,9 +68,14 @@ export class Explorer {
       })
       $effect(() => {
         const { base, state } = this
+        if (this.isClassifier && this.documents.base && JSON.stringify(state.changes)) untrack(() => this.documents.change())
         if (base?.done && JSON.stringify([state.changes, state.prefix])) untrack(() => this.changesChanged(base))
       })
       $effect(() => this.requestMissing())
+      $effect(() => {
+        const { current } = this.documents
+        if (current) untrack(() => this.documents.requestEffects(current))
+      })
     })
   }
 
@@ -86,6 +94,7 @@ export class Explorer {
 
   readonly model: Model | undefined = $derived.by(() => this.models.find(({ name }) => name === this.state.model) ?? this.models[0])
   readonly hasChanges = $derived.by(() => this.state.changes.length > 0 || this.state.prefix.length > 0)
+  readonly isClassifier = $derived.by(() => this.model?.task === 'classification')
   /** Whether the model reads a text of its own with an encoder; a language model continues its input instead. */
   readonly hasSource = $derived.by(() => this.model?.input !== 'text')
   /** The input text of the model that is shown. */
@@ -165,15 +174,20 @@ export class Explorer {
       this.clear()
       return
     }
-    this.askTokens(start)
-    if (this.typing) this.timer = setTimeout(() => this.read(start), DEBOUNCE_MS)
-    else this.read(start)
+    const read = () => (this.isClassifier ? this.documents.read(start) : this.read(start))
+    // While the user types, the last document stays until the next one is classified.
+    if (!this.typing || !this.isClassifier) this.documents.clear()
+    if (this.isClassifier) Object.assign(this, { typed: [], base: null, altered: null })
+    else this.askTokens(start)
+    if (this.typing) this.timer = setTimeout(read, DEBOUNCE_MS)
+    else read()
     this.typing = false
   }
 
   private clear(): void {
     for (const channel of ['tokens', 'main', 'altered']) this.client.drop(channel)
     Object.assign(this, { typed: [], base: null, altered: null, busy: false, failed: '', typing: false })
+    this.documents.clear()
   }
 
   private askTokens(start: number): void {
@@ -219,7 +233,7 @@ export class Explorer {
     })
   }
 
-  private readFailures() {
+  readFailures() {
     return {
       failed: (message: string) => {
         this.failed = message

@@ -4,7 +4,9 @@ import type { Message } from './wire'
 
 /** Encoder self-attention, decoder self-attention, or cross-attention. */
 export type Part = 'encoder' | 'decoder' | 'cross'
-export type Task = 'translation' | 'language_model'
+export type Task = 'translation' | 'language_model' | 'classification'
+/** What a classifier pools with attention weights, and what can be erased from a text. */
+export type Level = 'sentence' | 'word'
 /** Name of a model's input text. */
 export type InputField = 'source' | 'text'
 
@@ -31,6 +33,11 @@ export interface Model {
   examples: string[]
   longest: number
   learned_positions: boolean
+  /** Of a classifier: its classes, and whether a text may have several of them. */
+  classes?: string[]
+  several?: boolean
+  /** What a classifier has attention weights of. */
+  levels?: Level[]
 }
 
 export interface Token {
@@ -86,6 +93,7 @@ export type Change =
   | { op: 'keep'; part: Part; layer: number; heads: number[] }
   | { op: 'block'; tokens: number[] }
   | { op: 'row'; part: Part; layer: number; head: number; query: number; weights: number[] }
+  | { op: 'erase'; level: Level; numbers: number[] }
 
 export interface ModelsMessage extends Message {
   models: Model[]
@@ -137,6 +145,29 @@ export interface MathsMessage extends Message {
 
 export interface PositionsMessage extends Message {
   kind_of_model: string
+}
+
+/** Begin and end of a sentence or word in the whole text, and its attention weight, if it has one. */
+export type WeightedSpan = [start: number, end: number, weight: number | null]
+
+export interface DocumentMessage extends Message {
+  /** The text that was classified, without what is erased. */
+  text: string
+  label: string
+  labels: string[]
+  probability: number
+  /** The most probable class first. */
+  probabilities: Record<string, number>
+  sentences: WeightedSpan[]
+  words: WeightedSpan[]
+  /** Numbers of the words that are erased. */
+  erased: number[]
+}
+
+/** Of some sentences or words; the frame has the change of the probability of each class if one of them is erased. */
+export interface EffectsMessage extends Message {
+  level: Level
+  numbers: number[]
 }
 
 export interface FigureMessage extends Message {

@@ -69,3 +69,8 @@ const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/
 export function isolated(text: string): string {
   return RIGHT_TO_LEFT.test(text) ? `\u2068${text}\u2069` : text
 }
+
+/** Return whether a text runs from right to left: whether its first letter does. */
+export function isRightToLeft(text: string): boolean {
+  return RIGHT_TO_LEFT.test(/\p{L}/u.exec(text)?.[0] ?? '')
+}
