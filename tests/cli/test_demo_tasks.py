@@ -8,6 +8,7 @@ from typer.testing import CliRunner, Result
 
 from regard.cli import app
 from regard.cli.demo_tasks import task_recipe
+from regard.train.report.log import read_log
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["train.steps=3", "train.every=3", "train.tokens=256", "train.precision=float32", "text.size=500"]
@@ -56,6 +57,7 @@ def test_a_language_model_is_trained_on_english_and_continues_prompts(cache: Pat
     assert "Unseen sentences" in page
     assert "bits per byte" in page
     assert "Surprisal of each word of:" in page
+    assert all(sample.input and sample.reference for sample in read_log(cache / "run").samples)
 
 
 @pytest.mark.parametrize("task", SMALL_MODEL)
