@@ -4,7 +4,8 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,25 @@ def test_no_file_and_no_function_is_too_long(path: Path) -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
 def test_no_module_has_a_name_that_says_nothing_about_its_contents(path: Path) -> None:
     assert path.stem not in {"utils", "helpers", "common", "misc"}
+
+
+def repeated_classes(sources: Mapping[str, str]) -> dict[str, list[str]]:
+    """The public classes that several modules define, with the names of these modules."""
+    modules = defaultdict[str, list[str]](list)
+    for name, text in sources.items():
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules[node.name].append(name)
+    return {name: defining for name, defining in modules.items() if len(defining) > 1}
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    assert repeated_classes({str(path): path.read_text(encoding="utf-8") for path in SOURCES}) == {}
+
+
+def test_the_rule_of_class_names_sees_a_repeated_public_class() -> None:
+    sources = {"a": "class Plan: ...\nclass _Row: ...", "b": "class Plan: ...\nclass _Row: ..."}
+    assert repeated_classes(sources) == {"Plan": ["a", "b"]}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").rglob("*.toml")), ids=lambda path: path.name)

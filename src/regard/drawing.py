@@ -1,9 +1,10 @@
 """Draw a figure of a trained model or of its training: `regard.figure`.
 
-Figures of a model come from `explore` and `analysis`, figures of its training from `train`; they do not import each
-other.
+Figures of a model come from `explore`, `analysis` and `predict`, figures of its training from `train`; they do not
+import each other.
 """
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +14,34 @@ from regard.explore import figures
 from regard.explore.adapters import Predictor
 from regard.explore.figure_data import FigureOptions
 from regard.explore.figures import document_figure
-from regard.predict.classifier import TextClassifier
+from regard.plot import confusion, words
+from regard.plot.style import ColourScale
+from regard.predict import (
+    MaskFiller,
+    TaggedSentence,
+    TextClassifier,
+    TextGenerator,
+    WordTagger,
+    word_surprisals,
+)
+from regard.score.tagging import TaggingReport
 from regard.tasks import load
 from regard.train.report.curves import learning_curves
 from regard.train.report.log import LOG, read_log
 
-__all__ = ["KINDS", "document_figure", "figure"]
-
-KINDS = (*figures.KINDS, "document", "curves")
-
 
 def figure(
-    model: Predictor | TextClassifier | str | Path, text: str = "", kind: str = "alignment", **options: Any
+    model: Predictor | TextClassifier | WordTagger | MaskFiller | str | Path,
+    text: str = "",
+    kind: str = "alignment",
+    **options: Any,
 ) -> Figure:
     """Draw a figure of a trained model, or of a run in a folder.
 
     Args:
         model: What `regard.load` returns, or the folder of a run. Curves are drawn from the log in the folder.
-        text: The source sentence of a translator, the prompt of a language model, or the text to classify.
-        kind: alignment, lines, heads, positions, beam, document or curves.
+        text: The source sentence of a translator, the prompt of a language model, or the text to classify or tag.
+        kind: alignment, lines, heads, positions, beam, document, surprisal, tags or curves.
         options: Fields of `regard.explore.figure_data.FigureOptions`, such as `layer=1, heads=[0], words=False`.
 
     Example:
@@ -40,11 +50,9 @@ def figure(
     figures.check_kind(kind, KINDS)
     if kind != "curves":
         predictor = load(model) if isinstance(model, str | Path) else model
-        if kind == "document":
-            return _attended_document(predictor, text, FigureOptions().updated(**options))
-        if isinstance(predictor, TextClassifier):
-            raise ValueError(f"a classifier has no figure of kind {kind}; draw one of kind document or curves")
-        return figures.figure(predictor, text, kind, **options)
+        if kind in TEXT_KINDS:
+            return TEXT_KINDS[kind](predictor, text, FigureOptions().updated(**options))
+        return figures.figure(check_predictor(predictor, kind), text, kind, **options)
     if not isinstance(model, str | Path):
         raise ValueError("curves are drawn from a run's log; give the folder of the run instead of a loaded model")
     curves = learning_curves(read_log(Path(model)), FigureOptions().updated(**options).title)
@@ -53,8 +61,135 @@ def figure(
     return curves
 
 
-def _attended_document(predictor: object, text: str, options: FigureOptions) -> Figure:
+def check_predictor(predictor: Any, kind: str) -> Predictor:
+    """Return a predictor that the explorer's figures show; for another one, a ValueError names the kinds it has."""
+    for predictors, name, own in (
+        (TextClassifier, "a classifier", "document"),
+        (WordTagger, "a tagger", "tags"),
+        (MaskFiller, "a masked language model", "surprisal"),
+    ):
+        if isinstance(predictor, predictors):
+            raise ValueError(f"{name} has no figure of kind {kind}; draw one of kind {own} or curves")
+    shown: Predictor = predictor
+    return shown
+
+
+def surprisal_figure(
+    model: TextGenerator | MaskFiller,
+    texts: Sequence[str],
+    *,
+    marked: Collection[tuple[int, int]] = (),
+    title: str = "",
+    scale: ColourScale = "linear",
+) -> Figure:
+    """Draw texts with each word shaded by its surprisal, in bits, and the sum of a line beside it.
+
+    Args:
+        model: A language model, whose words depend on those before them, or a masked one.
+        texts: The texts, each scored alone. Each line of a text has a line of its own.
+        marked: Words (line, word), counted from 0, that are underlined.
+        title: Title of the figure.
+        scale: How shades depend on surprisals.
+    """
+    lines: list[list[str]] = []
+    bits: list[list[float]] = []
+    for text in texts:
+        before = -1
+        for word in word_surprisals(model, text):
+            line = text.count("\n", 0, word.start)
+            if line != before:
+                lines.append([])
+                bits.append([])
+            lines[-1].append(text[word.start : word.end])
+            bits[-1].append(max(word.bits, 0.0))
+            before = line
+    if not lines:
+        raise ValueError("there are no words to draw the surprisal of; give a text")
+    given = "all other tokens" if isinstance(model, MaskFiller) else "the words before"
+    return words(
+        lines,
+        bits,
+        [[f"{value:.1f}" for value in row] for row in bits],
+        margins=[f"{sum(row):.1f} bits" for row in bits],
+        marked=marked,
+        label=f"surprisal of a word in bits, given {given}",
+        title=title,
+        scale=scale,
+    )
+
+
+def tags_figure(
+    sentences: Sequence[TaggedSentence],
+    gold: Sequence[Sequence[str]] = (),
+    *,
+    title: str = "",
+    scale: ColourScale = "linear",
+) -> Figure:
+    """Draw tagged sentences: the tag below each word, and a darker shade for a less probable tag.
+
+    Args:
+        sentences: The tagged sentences.
+        gold: The correct tags, if they are known. A wrong tag is bold, with the correct one in brackets.
+        title: Title of the figure.
+        scale: How shades depend on probabilities.
+    """
+    correct = gold or [sentence.tags for sentence in sentences]
+    notes = [
+        [tag if tag == right else f"{tag} ({right})" for tag, right in zip(sentence.tags, tags, strict=True)]
+        for sentence, tags in zip(sentences, correct, strict=True)
+    ]
+    return words(
+        [sentence.words for sentence in sentences],
+        [[max(1 - value, 0.0) for value in sentence.probabilities] for sentence in sentences],
+        notes,
+        marked={
+            (number, place)
+            for number, (sentence, tags) in enumerate(zip(sentences, correct, strict=True))
+            for place, (tag, right) in enumerate(zip(sentence.tags, tags, strict=True))
+            if tag != right
+        },
+        label="1 − probability of the tag" + ("; bold: a wrong tag (the correct one)" if gold else ""),
+        title=title,
+        largest=1.0,
+        scale=scale,
+    )
+
+
+def tag_confusion_figure(report: TaggingReport, *, title: str = "") -> Figure:
+    """Draw how often each correct tag has each predicted tag."""
+    tags = list(report.by_tag)
+    counts = [[report.confusion.get((right, tag), 0) for tag in tags] for right in tags]
+    return confusion(counts, tags, title=title, unit="word")
+
+
+def _document(predictor: object, text: str, options: FigureOptions) -> Figure:
     """Classify a text and draw it."""
     if not isinstance(predictor, TextClassifier):
         raise ValueError("a figure of kind document shows what a classifier attends to; give a run that classifies")
     return document_figure(predictor(text, attention=True), title=options.title, scale=options.scale)
+
+
+def _surprisal(predictor: object, text: str, options: FigureOptions) -> Figure:
+    """Score a text and draw it."""
+    if not isinstance(predictor, TextGenerator | MaskFiller):
+        raise ValueError("a figure of kind surprisal shows the words of a language model; give a run of that task")
+    return surprisal_figure(predictor, [text], title=options.title, scale=options.scale)
+
+
+def _tags(predictor: object, text: str, options: FigureOptions) -> Figure:
+    """Tag each line of a text and draw it."""
+    if not isinstance(predictor, WordTagger):
+        raise ValueError("a figure of kind tags shows the words of a tagger; give a run with task = 'tagging'")
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise ValueError("there are no words to tag; give a sentence")
+    return tags_figure(predictor(lines), title=options.title, scale=options.scale)
+
+
+TEXT_KINDS: Mapping[str, Callable[[object, str, FigureOptions], Figure]] = {
+    "document": _document,
+    "surprisal": _surprisal,
+    "tags": _tags,
+}
+"""Figures of a text, by name."""
+KINDS = (*figures.KINDS, *TEXT_KINDS, "curves")

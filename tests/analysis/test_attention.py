@@ -8,7 +8,8 @@ from matplotlib.text import Text
 from regard.analysis.attention import judge_attention, make_rationale
 from regard.data.documents import documents
 from regard.data.fields import LabelField, TextField, learn_fields
-from regard.drawing import document_figure, figure
+from regard.drawing import figure
+from regard.explore.figures import document_figure
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
 from regard.recipe import load
 from regard.tasks import make_task

@@ -144,4 +144,6 @@ def test_an_evaluation_that_cannot_be_done_is_refused(
 
 
 def test_a_translation_run_has_no_confusion_matrix(memorised: Path) -> None:
-    assert "--figure draws the confusion matrix of a classifier" in refused("evaluate", memorised, "--figure", "a.png")
+    assert "--figure draws the confusion matrix of labels or tags" in refused(
+        "evaluate", memorised, "--figure", "a.png"
+    )

@@ -8,6 +8,7 @@ from typer.testing import CliRunner, Result
 
 from regard.cli import app
 from regard.cli.demo_tasks import task_recipe
+from regard.train.report.log import read_log
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["train.steps=3", "train.every=3", "train.tokens=256", "train.precision=float32", "text.size=500"]
@@ -30,6 +31,15 @@ def run_demo(folder: Path, task: str) -> Result:
     return CliRunner().invoke(app, ["demo", *TINY, *SMALL_MODEL[task], *options], catch_exceptions=False)
 
 
+def check_report(result: Result, run: Path, *figures: str) -> str:
+    """Check that everything named on the screen exists, and return the report."""
+    for name in ("report.png", *figures):
+        assert str(run / name) in result.stdout
+        assert (run / name).read_bytes().startswith(b"\x89PNG")
+    assert str(run / "report.html") in result.stdout
+    return (run / "report.html").read_text(encoding="utf-8")
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
@@ -42,9 +52,12 @@ def test_a_language_model_is_trained_on_english_and_continues_prompts(cache: Pat
     assert re.search(r"test +\d+\.\d+ per token, \d+\.\d+ per word, \d\.\d+ bits per byte", result.stdout)
     assert re.search(r"novel +\d+\.\d+ per token", result.stdout)
     assert "the animal did not … " in result.stdout
-    page = (cache / "run" / "report.html").read_text(encoding="utf-8")
+    assert re.search(r"these queens … close \d+\.\d, closes \d+\.\d", result.stdout)
+    page = check_report(result, cache / "run", "surprisal.png")
     assert "Unseen sentences" in page
     assert "bits per byte" in page
+    assert "Surprisal of each word of:" in page
+    assert all(sample.input and sample.reference for sample in read_log(cache / "run").samples)
 
 
 @pytest.mark.parametrize("task", SMALL_MODEL)
@@ -61,14 +74,21 @@ def test_a_tagger_learns_the_language_that_was_named() -> None:
         assert corpus.model_dump()["to"] == "ar"
 
 
+def test_a_classifier_learns_the_labels_that_were_named() -> None:
+    recipe = task_recipe("classification", label="topic")
+    assert recipe.name == "demo-classification-topic"
+    for corpus in (*recipe.data.train, recipe.data.valid, recipe.data.test):
+        assert corpus is not None
+        assert corpus.model_dump()["label"] == "topic"
+
+
 def test_a_classifier_is_trained_on_documents_and_its_attention_is_judged(cache: Path) -> None:
     result = run_demo(cache / "run", "classification")
     assert result.exit_code == 0
     assert re.search(r"(positive|negative): .*\*\w+\*", result.stdout)
     assert "the sentence with the largest weight decides in" in result.stdout
     assert "comprehensiveness, gold" in result.stdout
-    assert (cache / "run" / "document.png").read_bytes().startswith(b"\x89PNG")
-    page = (cache / "run" / "report.html").read_text(encoding="utf-8")
+    page = check_report(result, cache / "run", "document.png")
     assert "Attention is not an explanation" in page
     assert "Attention weights of:" in page
 
@@ -77,4 +97,6 @@ def test_a_tagger_is_scored_by_tag(cache: Path) -> None:
     result = run_demo(cache / "run", "tagging")
     assert result.exit_code == 0
     assert re.search(r"NOUN +\d+\.\d+% +\d+\.\d+% +\d+\.\d+%", result.stdout)
-    assert "Tags" in (cache / "run" / "report.html").read_text(encoding="utf-8")
+    page = check_report(result, cache / "run", "tags.png", "confusion.png")
+    assert "The hardest sentences" in page
+    assert "How often each correct tag has each predicted tag" in page

@@ -81,3 +81,31 @@ def test_a_figure_of_a_document_needs_a_classifier(
     assert run(monkeypatch, str(memorised), "I can go", "--kind", "document", "-o", str(out)) == 1
     assert "shows what a classifier attends to; give a run that classifies" in capsys.readouterr().err
     assert not out.exists()
+
+
+@pytest.mark.parametrize("fixture", ["memorised_text", "masked_run"])
+def test_language_models_of_both_kinds_show_the_surprisal_of_words(
+    fixture: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "figure.svg"
+    run_folder = str(request.getfixturevalue(fixture))
+    assert run(monkeypatch, run_folder, "b s x", "--kind", "surprisal", "--scale", "sqrt", "-o", str(out)) == 0
+    assert out.read_bytes().startswith(STARTS["svg"])
+
+
+@pytest.mark.parametrize(
+    ("fixture", "kind", "message"),
+    [
+        ("memorised", "surprisal", "shows the words of a language model"),
+        ("memorised", "tags", "shows the words of a tagger"),
+        ("masked_run", "heads", "a masked language model has no figure of kind heads; draw one of kind surprisal"),
+    ],
+)
+def test_a_figure_of_another_task_is_refused(
+    fixture: str, kind: str, message: str, request: pytest.FixtureRequest,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    out = tmp_path / "figure.png"
+    assert run(monkeypatch, str(request.getfixturevalue(fixture)), "b s x", "--kind", kind, "-o", str(out)) == 1
+    assert message in capsys.readouterr().err
+    assert not out.exists()

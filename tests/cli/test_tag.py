@@ -8,6 +8,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import regard
 from regard.bundle import save_bundle
 from regard.cli import app
 from regard.cli.evaluate_tags import evaluate_tags
@@ -15,6 +16,7 @@ from regard.cli.tag import conllu_lines
 from regard.data.conll import read_conllu
 from regard.data.fields import learn_fields
 from regard.data.fields.lists import split_list
+from regard.drawing import tags_figure
 from regard.predict import TaggedSentence
 from regard.recipe import TASK_FIELDS, parse
 from regard.tasks.tagging import TaggingTask
@@ -165,3 +167,23 @@ def test_without_the_training_data_there_is_no_baseline(
     assert json.loads(captured.out)["most_frequent_tag"] is None
     assert "does not exist" in captured.err
     assert "There is no baseline" in captured.err
+
+
+def test_a_tagger_draws_its_confusion_matrix_and_tagged_sentences(run: Path, tmp_path: Path) -> None:
+    for command in (
+        ["evaluate", str(run), "--figure", str(tmp_path / "confusion.svg")],
+        ["figure", str(run), "I can go\nthe can rusts", "--kind", "tags", "-o", str(tmp_path / "tags.svg")],
+    ):
+        result = CliRunner().invoke(app, [*command, "--device", "cpu"], catch_exceptions=False)
+        assert result.exit_code == 0
+        assert Path(command[-1]).read_bytes().startswith(b"<?xml")
+    with pytest.raises(ValueError, match="a tagger has no figure of kind heads; draw one of kind tags or curves"):
+        regard.figure(run, "I can go", "heads")
+
+
+def test_a_wrong_tag_is_marked_beside_the_correct_one() -> None:
+    sentence = TaggedSentence(("I", "can"), ("PRON", "VERB"), (0.9, 0.6))
+    figure = tags_figure([sentence], [["PRON", "AUX"]])
+    assert [text.get_text() for text in figure.axes[0].texts][:4] == ["I", "PRON", "can", "VERB (AUX)"]
+    assert len(figure.axes[0].lines) == 1
+    assert not tags_figure([sentence]).axes[0].lines

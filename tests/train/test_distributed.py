@@ -7,17 +7,66 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tests.fork_server import forked_python
 from tests.train.conftest import weights
 
-from regard.recipe import Recipe, dump
+from regard.bundle import load_scores
+from regard.recipe import Recipe, dump, parse
 from regard.tasks import load_bundle
 from regard.train.distributed import WorkerGroup
 from regard.train.events import Event
 
+TRAINING = [
+    "train.steps=3", "train.tokens=512", "train.every=2", "train.warmup=2", "train.rate=1e-2",
+    "train.precision=float32",
+]  # fmt: skip
+TASKS = {
+    "han": """
+task = "classification"
+data.train = [{ kind = "documents", label = "topic", count = 150 }]
+data.valid = { kind = "documents", label = "topic", count = 13, split = "valid" }
+text.size = 400
+classification.weights = "balanced"
+model = { kind = "han", width = 8, embedding = 8, dropout = 0.0 }
+train.choose = "macro_f1"
+""",
+    "classifier": """
+task = "classification"
+data.train = [{ kind = "documents", label = "sentiment", count = 150 }]
+data.valid = { kind = "documents", label = "sentiment", count = 13, split = "valid" }
+text.size = 400
+classification.pooling = "first"
+model = { width = 16, inner = 32, heads = 2, encoder_layers = 1, dropout = 0.0 }
+train.rdrop = 1.0
+""",
+    "tagger": """
+task = "tagging"
+data.train = [{ to = "de", pairs = 150 }]
+data.valid = { to = "de", pairs = 13, split = "valid" }
+text = { size = 320, sampling = 0.1 }
+model = { kind = "rnn", width = 8, embedding = 8, layers = 1, dropout = 0.0 }
+train.choose = "accuracy"
+""",
+    "masked": """
+task = "language_model"
+language_model.objective = "masked"
+data.train = [{ to = "de", pairs = 150 }]
+data.valid = { to = "de", pairs = 13, split = "valid" }
+text.size = 320
+model = { width = 16, inner = 32, heads = 2, encoder_layers = 1, dropout = 0.0 }
+""",
+    "causal": """
+task = "language_model"
+data = { block = 24, train = [{ to = "de", pairs = 150 }], valid = { to = "de", pairs = 13, split = "valid" } }
+text.size = 320
+model = { width = 16, inner = 32, heads = 2, decoder_layers = 1, dropout = 0.0 }
+""",
+}
+"""Recipes of all tasks but translation, by the names of their runs."""
 Make = Callable[..., Recipe]
 Train = Callable[[Recipe, Path], list[Event]]
 
@@ -41,6 +90,17 @@ def _with(recipe: Recipe, **settings: object) -> Recipe:
     return recipe.model_copy(update={"train": recipe.train.model_copy(update=settings)})
 
 
+def task_recipe(name: str) -> Recipe:
+    """Return one of the recipes of tasks."""
+    return parse(TASKS[name], TRAINING, name=name)
+
+
+def without_times(scores: dict[str, Any]) -> dict[str, Any]:
+    """Return numbers by name, without durations."""
+    named = {score["name"]: score["value"] for score in scores["scores"]}
+    return {name: value for name, value in scores.items() if name not in ("scores", "seconds")} | named
+
+
 def test_two_processes_train_like_one_and_read_each_others_checkpoints(
     double: None, tiny: Make, trained: Train, tmp_path: Path
 ) -> None:
@@ -48,7 +108,8 @@ def test_two_processes_train_like_one_and_read_each_others_checkpoints(
 
     The processes are new interpreters, with different seeds of hashes; only torchrun itself is forked.
 
-    One of the two processes is killed on the way, and torchrun restarts both.
+    One of the two processes is killed on the way, and torchrun restarts both. The runs of other tasks follow in the
+    same processes, because starting these takes longer than training.
     """
     recipe, step_of_two = tiny("model.dropout=0.0"), tiny("model.dropout=0.0", "train.accumulate=2")
     trained(step_of_two, tmp_path / "reference")
@@ -56,6 +117,9 @@ def test_two_processes_train_like_one_and_read_each_others_checkpoints(
     trained(by_muon, tmp_path / "muon")
     trained(_with(step_of_two, steps=4), tmp_path / "alone")
     (tmp_path / "tiny.toml").write_text(dump(recipe), encoding="utf-8")
+    (tmp_path / "tasks").mkdir()
+    for name in TASKS:
+        (tmp_path / "tasks" / f"{name}.toml").write_text(dump(task_recipe(name)), encoding="utf-8")
     launch = [forked_python(), "-m", "torch.distributed.run", "--standalone", "--max-restarts", "1"]
     script = [str(Path(__file__).with_name("together.py")), str(tmp_path / "tiny.toml"), str(tmp_path)]
     result = subprocess.run(
@@ -75,6 +139,14 @@ def test_two_processes_train_like_one_and_read_each_others_checkpoints(
     trained(by_muon, tmp_path / "muon-sharded")
     agree(tmp_path / "muon", tmp_path / "muon-sharded")
     assert load_bundle(tmp_path / "whole").scores["training"]["processes"] == 2
+    for name in TASKS:
+        alone = tmp_path / f"{name}-alone"
+        trained(_with(task_recipe(name), accumulate=2), alone)
+        agree(alone, tmp_path / name)
+        scores, expected = load_scores(tmp_path / name), load_scores(alone)
+        assert (scores["training"]["processes"], expected["training"]["processes"]) == (2, 1), name
+        assert scores["weights"] == expected["weights"], name
+        assert without_times(scores["valid"]) == pytest.approx(without_times(expected["valid"])), name
 
 
 def test_a_process_that_loses_another_one_says_so(tiny: Make, tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ from regard.train.schedule import (
     default_tokens,
     describe_cut,
     learning_rate,
+    plan_in_time,
     resolve,
-    steps_in_time,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,13 +88,25 @@ def test_a_small_corpus_has_few_steps_and_a_large_one_no_more_than_before() -> N
     assert default_tokens("cpu", 10**9, 5000) == 5000
 
 
-@given(st.floats(0.1, 1e5), st.floats(1e-4, 100), st.floats(0, 1e4))
-def test_the_planned_steps_and_their_validations_fit_into_the_time(
-    seconds: float, pace: float, validation_steps: float
+@given(st.integers(0, 99), st.floats(1, 1e5), st.floats(1e-4, 1), st.floats(0, 1e4), st.none() | st.integers(1, 500))
+def test_planned_steps_and_their_validations_fit_into_the_time(
+    done: int, seconds: float, pace: float, validation: float, every: int | None
 ) -> None:
-    steps = steps_in_time(seconds, pace, validation_steps)
-    assert steps == 1 or steps * pace <= seconds
-    assert steps >= int(0.95 * seconds / pace / 2)
+    plan = plan_in_time(done, seconds, pace, validation, every)
+    steps = range(done + 1, plan.steps + 1)
+    validations = sum(step % plan.every == 0 or step == plan.steps for step in steps)
+    assert len(steps) == 1 or len(steps) * pace + validations * min(validation, 0.24 * seconds) <= seconds
+    assert every in (None, plan.every)
+    if every is None:
+        assert validations <= 11 or plan.every >= 500
+        assert len(steps) * pace + 12 * validation + pace * plan.every >= 0.9 * seconds - pace
+
+
+def test_expensive_validations_are_fewer_but_at_least_two() -> None:
+    assert plan_in_time(0, 1000, 1, 0.5).every == 97
+    assert plan_in_time(0, 1000, 1, 40).every == 227  # 15 % of the time
+    assert plan_in_time(0, 1000, 1, 200) == (570, 285)
+    assert plan_in_time(0, 10**6, 1, 1000).every == 5667  # more than the usual 500
 
 
 def test_a_schedule_that_is_cut_short_is_described() -> None:
@@ -141,7 +153,7 @@ def test_a_run_with_planned_steps_resumes_to_the_same_bits(timed: tuple[Path, li
         assert last is not None
         notes = json.loads((last / "notes.json").read_text(encoding="utf-8"))
         begin = notes["state"]["step"]
-        notes["state"] |= {"planned": begin + 12, "planned_minutes": 10.0}
+        notes["state"] |= {"planned": begin + 12, "planned_minutes": 10.0, "provisional": False}
         del notes["seal"]
         (last / "notes.json").write_text(json.dumps(notes), encoding="utf-8")
     events = list(train(recipe, straight, "cpu"))

@@ -1,5 +1,7 @@
 """Program that torchrun starts in `test_distributed.py`: trains one run after the other, in double precision.
 
+The recipe of a translator with some overrides comes first, then each recipe in the folder `tasks`.
+
 At the first start one process kills itself in the middle of the first run; torchrun then restarts both.
 """
 
@@ -33,6 +35,8 @@ def main(recipe: str, folder: str) -> None:
             for event in train(load(recipe, overrides), Path(folder, name), "cpu"):
                 if doomed and isinstance(event, Saved):
                     os.kill(os.getpid(), signal.SIGKILL)
+        for path in sorted(Path(folder, "tasks").glob("*.toml")):
+            list(train(load(path), Path(folder, path.stem), "cpu"))
 
 
 if __name__ == "__main__":

@@ -49,6 +49,9 @@ def demo(
     task: Literal["translation", "classification", "tagging", "language_model"] = typer.Option(
         "translation", help="What to train: a translator, or a model for another task."
     ),
+    label: Literal["sentiment", "topic"] = typer.Option(
+        "sentiment", help="What the documents of a classifier are labelled with."
+    ),
     run: str | None = typer.Option(None, help="Folder of the run. Default: runs/demo-LANGUAGE or runs/demo-TASK."),
     sentences: int = typer.Option(500, min=2, help="Unseen sentences or documents to test the model with."),
     again: bool = typer.Option(False, "--again", help="Delete the model of an earlier call, and train again."),
@@ -59,7 +62,7 @@ def demo(
     \b
     regard demo
     regard demo --to ar
-    regard demo --task classification
+    regard demo --task classification --label topic
     regard demo --task tagging --to fr
     regard demo --task language_model
     regard demo train.steps=300 --run runs/quick --again
@@ -72,9 +75,10 @@ def demo(
     from regard.train.report.html_report import write_report
 
     if task != "translation":
-        from regard.cli.demo_tasks import demo_task
+        from regard.cli.demo_tasks import demo_task, task_recipe
 
-        demo_task(task, to, overrides or [], DemoOptions(run, sentences, again, plain))
+        named = task_recipe(task, to, label, overrides or [])
+        demo_task(named, DemoOptions(run, sentences, again, plain))
         return
     recipe = demo_recipe(to, overrides or [])
     folder = Path(run or Path("runs", recipe.name))

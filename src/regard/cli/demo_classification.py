@@ -13,13 +13,18 @@ if TYPE_CHECKING:
     from regard.recipe import Recipe
 
 FIGURE = "document.png"
+EXAMPLES = {
+    "sentiment": "I found the view dull, but the room was not bad.",
+    "topic": "It rained on Monday. A friend asked the singer about the guitar.",
+}
+"""A text to draw, by the set of labels."""
 
 
 def demo_classification(recipe: "Recipe", folder: Path, options: DemoOptions) -> None:
     """Train a hierarchical attention network on generated documents, and judge its attention."""
     from regard.analysis.attention import judge_attention
     from regard.data.documents import documents
-    from regard.drawing import document_figure
+    from regard.explore.figures import document_figure
     from regard.plot import save
     from regard.recipe import DocumentsCorpus
     from regard.tasks import load
@@ -28,7 +33,7 @@ def demo_classification(recipe: "Recipe", folder: Path, options: DemoOptions) ->
     corpus = recipe.data.train[0]
     if not isinstance(corpus, DocumentsCorpus):
         raise ValueError("the demo judges attention on generated documents; leave data.train as it is")
-    print_heading("1. Training data: generated reviews; the words in asterisks decide, all others do not")
+    print_heading("1. Training data: generated documents; the words in asterisks decide, all others do not")
     for document in documents(corpus.label, "train", SHOWN, recipe.seed):
         typer.echo(f"  {document.label}: {_marked(document)}")
     train_model(recipe, folder, options.again, options.plain, "2. Training a classifier with attention")
@@ -47,7 +52,7 @@ def demo_classification(recipe: "Recipe", folder: Path, options: DemoOptions) ->
     note = ReportNote("Attention, judged", "\n".join(lines), figure, f"Attention weights of: {shown.text}")
     print_report(folder, *write_report(folder, notes=[note]))
     typer.echo(f"  a figure of one document: {folder / FIGURE}")
-    typer.echo(f'  regard figure {folder} "I found the view dull, but the room was not bad." --kind document')
+    typer.echo(f'  regard figure {folder} "{EXAMPLES[corpus.label]}" --kind document')
     typer.echo(f"  regard look {folder}")
 
 

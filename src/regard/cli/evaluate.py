@@ -45,7 +45,8 @@ Tokenize = Annotated[
 ]
 Output = Annotated[str | None, typer.Option(metavar="FILE", help="Write the predictions to this file.")]
 Drawing = Annotated[
-    str | None, typer.Option("--figure", metavar="FILE", help="Classifiers: draw the confusion matrix (PNG, SVG, PDF).")
+    str | None,
+    typer.Option("--figure", metavar="FILE", help="Draw the confusion matrix of labels or tags (PNG, SVG, PDF)."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, with all digits.")]
 
@@ -100,15 +101,15 @@ def evaluate(
     task = _task_of(run)
     only_translations = {"--metric": metric, "--tokenize": tokenize != "13a", "--quantize": quantize, **given(options)}
     if task == "tagging":
-        _refuse({**only_translations, "--against": against, "--figure": figure}, "a tagger")
-        evaluate_tags(run, source, reference or [], output, as_json, device, dtype)
+        _refuse({**only_translations, "--against": against}, "a tagger")
+        evaluate_tags(run, source, reference or [], output, figure, as_json, device, dtype)
         return
     if task == "classification":
         _refuse(only_translations, "a classifier")
         evaluate_labels(run, source, reference or [], against, output, figure, as_json, device, dtype)
         return
     if figure:
-        raise ValueError("--figure draws the confusion matrix of a classifier; for attention maps use regard figure")
+        raise ValueError("--figure draws the confusion matrix of labels or tags; for attention maps use regard figure")
     _evaluate_translations(
         run,
         _read_test_set(run, source, reference or []),

@@ -75,7 +75,7 @@ def evaluate_labels(
     from regard.tasks import load_classifier
 
     if figure:
-        _check_figure(figure)
+        check_figure(figure)
     data = _read_data(run, source, reference)
     classifier = load_classifier(run, device, precision)
     multi_label = isinstance(classifier.label_field, LabelsField)
@@ -174,7 +174,7 @@ def _compare(
     return _Comparison(name, score, accuracy(labels, system).value - score.value, mcnemar(labels, system, baseline))
 
 
-def _check_figure(figure: str) -> None:
+def check_figure(figure: str) -> None:
     """Raise a ValueError, before anything is classified, if a figure cannot be written in this format."""
     from regard.plot.save import format_of
 

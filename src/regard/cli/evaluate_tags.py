@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from regard.cli.evaluate_labels import check_figure
 from regard.cli.streams import existing_file, line_counter
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def evaluate_tags(
     source: str | None = None,
     reference: Sequence[str] = (),
     output: str | None = None,
+    figure: str | None = None,
     as_json: bool = False,
     device: str = "auto",
     dtype: str = "auto",
@@ -34,6 +36,7 @@ def evaluate_tags(
             of words. Default: the recipe's test set, or its validation set.
         reference: A file with lines of tags.
         output: A file to write the tagged sentences to.
+        figure: A file to draw the confusion matrix to.
         as_json: Whether to print JSON.
         device: Device to run on.
         dtype: Floating-point format.
@@ -45,6 +48,8 @@ def evaluate_tags(
     from regard.score.tagging import tagging_report
     from regard.tasks import load_tagger
 
+    if figure:
+        check_figure(figure)
     if len(reference) > 1:
         raise ValueError(f"there are {len(reference)} files of tags; a tagger is compared with one --reference")
     tagger = load_tagger(run, device, dtype)
@@ -59,6 +64,8 @@ def evaluate_tags(
     if output:
         Path(output).write_text("".join(f"{sentence}\n" for sentence in sentences), encoding="utf-8")
     report = tagging_report(words, [sentence.tags for sentence in sentences], gold, _training_tags(recipe))
+    if figure:
+        _draw(Path(figure), report)
     if as_json:
         typer.echo(json.dumps(_to_json(name, len(words), report), ensure_ascii=False, indent=2))
     else:
@@ -99,6 +106,14 @@ def _training_tags(recipe: "Recipe") -> "MostFrequentTags | None":
     except ValueError as error:
         typer.echo(f"regard: {error} There is no baseline and no accuracy of unseen words.", err=True)
         return None
+
+
+def _draw(path: Path, report: "TaggingReport") -> None:
+    """Draw the confusion matrix."""
+    from regard.drawing import tag_confusion_figure
+    from regard.plot import save
+
+    save(tag_confusion_figure(report), path)
 
 
 def _to_json(name: str, sentences: int, report: "TaggingReport") -> dict[str, Any]:

@@ -11,10 +11,12 @@ _CONTENT, _STYLE = "Content", "Style"
 
 Text = Annotated[
     str,
-    typer.Argument(metavar="TEXT", help="Source sentence, prompt or document; positions and curves do not need one."),
+    typer.Argument(metavar="TEXT", help="Sentence, prompt, text or document; positions and curves do not need one."),
 ]
 Out = Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Output file: .pdf, .svg or .png.")]
-Kind = Annotated[str, typer.Option(help="alignment, lines, heads, positions, beam, document or curves.")]
+Kind = Annotated[
+    str, typer.Option(help="alignment, lines, heads, positions, beam, document, surprisal, tags or curves.")
+]
 Target = Annotated[
     str | None,
     typer.Option(
@@ -76,7 +78,7 @@ def figure(
     dpi: Dpi = 200,
     device: Device = "auto",
 ) -> None:
-    """Draw attention weights, a beam search tree, position encodings or learning curves.
+    """Draw attention weights, a beam search tree, surprisals, tags, position encodings or learning curves.
 
     \b
     regard figure runs/phrasebook "I can go alone" -o alignment.pdf
@@ -86,6 +88,8 @@ def figure(
     regard figure runs/phrasebook --kind positions -o positions.pdf
     regard figure runs/phrasebook --kind curves -o curves.pdf
     regard figure runs/shakespeare "To be" --kind heads -o heads.pdf
+    regard figure runs/shakespeare "To be, or not to be" --kind surprisal -o surprisal.pdf
+    regard figure runs/tags "Der Hund ist alt" --kind tags -o tags.pdf
     regard figure runs/documents "The soup was good. It rained." --kind document -o document.pdf
 
     Layers and heads count from 1, as in the figures.
@@ -102,18 +106,19 @@ def figure(
 
 def _draw(run: str, text: str, kind: str, device: str, options: dict[str, Any]) -> Any:
     """Return the figure. Layers and heads are checked first, so that an error counts them from 1 as the user does."""
+    from regard.drawing import TEXT_KINDS, check_predictor
     from regard.drawing import figure as draw
     from regard.explore.adapters import make_adapter
     from regard.explore.attention import attention_layers
     from regard.explore.figure_data import FigureOptions, choose_part
-    from regard.predict import TextClassifier
     from regard.tasks import load
 
     if kind == "curves":
         return draw(run, kind=kind, title=options["title"])
     predictor = load(run, device)
-    if kind == "document" or isinstance(predictor, TextClassifier):
+    if kind in TEXT_KINDS:
         return draw(predictor, text, kind, title=options["title"], scale=options["scale"])
+    check_predictor(predictor, kind)
     adapter = make_adapter(predictor)
     lines = text.strip().splitlines()
     if len(lines) > 1 and adapter.task == "translation":

@@ -12,6 +12,7 @@ from regard.plot.fonts import right_to_left, subword_labels
 from regard.plot.lines import lines
 from regard.plot.maps import GoldLinks, HeadNumbers, alignment, heads, positions
 from regard.plot.save import FORMATS, render, save
+from regard.plot.words import words
 
 __all__ = [
     "FORMATS",
@@ -34,4 +35,5 @@ __all__ = [
     "right_to_left",
     "save",
     "subword_labels",
+    "words",
 ]

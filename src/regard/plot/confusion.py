@@ -1,4 +1,4 @@
-"""The confusion matrix of a classifier."""
+"""The confusion matrix of a classifier or a tagger."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from regard.plot.fonts import escape_math, font_families
 MOST_NUMBERS = 40  # classes up to which the cells have room for their counts
 
 
-def confusion(counts: ArrayLike, classes: Sequence[str], *, title: str = "") -> Figure:
+def confusion(counts: ArrayLike, classes: Sequence[str], *, title: str = "", unit: str = "text") -> Figure:
     """Draw a confusion matrix: a row for each label and a column for each prediction.
 
     The colour of a cell is its fraction of the row, so that rare and frequent classes can be compared; its number is
@@ -23,9 +23,10 @@ def confusion(counts: ArrayLike, classes: Sequence[str], *, title: str = "") -> 
         >>> figure = confusion([[8, 2], [1, 9]], ["negative", "positive"])
 
     Args:
-        counts: How many texts with the label of each row have the prediction of each column.
+        counts: How many texts or words with the label of each row have the prediction of each column.
         classes: The names of the classes.
         title: Title of the figure.
+        unit: What has a label: a text, or a word.
     """
     matrix = style.check_matrix(counts, (len(classes), len(classes)), "counts (labels, predictions)")
     fractions = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
@@ -50,6 +51,6 @@ def confusion(counts: ArrayLike, classes: Sequence[str], *, title: str = "") -> 
             colour = style.INK if fractions[row, column] > 0.5 else "white"
             number = f"{int(matrix[row, column])}"
             axes.text(column, row, number, ha="center", va="center", fontsize=0.7 * size, color=colour)
-    style.add_colour_bar(figure, mesh, axes, "fraction of the label's texts")
+    style.add_colour_bar(figure, mesh, axes, f"fraction of the label's {unit}s")
     style.add_title(figure, title, fonts)
     return figure

@@ -71,7 +71,7 @@ def document(
         raise ValueError("word_weights must have one weight for each word of each sentence")
     words = [word for sentence in sentences for word in sentence]
     fonts = font_families([*words, caption, title])
-    placed = place_words(sentences, _widths(words, fonts))
+    placed = place_words(sentences, text_widths(words, fonts))
     lines = placed[-1].line + 1
     height = LINE * lines + GAP * len(sentences) + LINE * (1.4 * bool(caption))
     figure = style.new_figure((MARGIN + WIDTH) / 72, height / 72)
@@ -110,11 +110,11 @@ def place_words(sentences: Sequence[Sequence[str]], widths: Sequence[float]) -> 
     return placed
 
 
-def _widths(words: Sequence[str], fonts: list[str]) -> list[float]:
-    """Return the widths of words in points."""
+def text_widths(words: Sequence[str], fonts: list[str], size: float = SIZE) -> list[float]:
+    """Return the widths in points of words in letters of a size."""
     figure = Figure(dpi=72)
     FigureCanvasAgg(figure)
-    texts = [figure.text(0, 0, escape_math(word), fontsize=SIZE, fontfamily=fonts) for word in words]
+    texts = [figure.text(0, 0, escape_math(word), fontsize=size, fontfamily=fonts) for word in words]
     return [float(text.get_window_extent().width) for text in texts]
 
 

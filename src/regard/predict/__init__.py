@@ -5,6 +5,7 @@ from regard.predict.alignment import AlignmentHead
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
 from regard.predict.mask_filler import FilledText, MaskCandidate, MaskFiller, PseudoPerplexity
 from regard.predict.segments import TranslationRequest
+from regard.predict.surprisal import WordSurprisal, word_surprisals
 from regard.predict.tagger import TaggedSentence, WordTagger
 from regard.predict.text_generator import GeneratedText, TextGenerator, TextPerplexity
 from regard.predict.translation import Translation
@@ -28,5 +29,7 @@ __all__ = [
     "TranslationOptions",
     "TranslationRequest",
     "Translator",
+    "WordSurprisal",
     "WordTagger",
+    "word_surprisals",
 ]

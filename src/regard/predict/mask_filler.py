@@ -176,11 +176,15 @@ class MaskFiller:
         """
         nats, tokens, words, size, characters = 0.0, 0, 0, 0, 0
         for text in texts:
-            ids = self.tokenizer.encode(text)
-            nats -= self._pseudo_log_likelihood(ids)
-            tokens, words = tokens + len(ids), words + len(text.split())
+            logprobs = self.token_logprobs(text)
+            nats -= math.fsum(logprobs)
+            tokens, words = tokens + len(logprobs), words + len(text.split())
             size, characters = size + len(text.encode()), characters + len(text)
         return PseudoPerplexity(nats, tokens, words, size, characters)
+
+    def token_logprobs(self, text: str) -> list[float]:
+        """Return the log-probability of each token of a text given all others, each masked once."""
+        return self._token_logprobs(self.tokenizer.encode(text))
 
     def _encode(self, text: str) -> list[int]:
         """Return the ids of a text with masks, between start and end symbol.
@@ -247,10 +251,10 @@ class MaskFiller:
         logprobs_MV: Tensor = logits_MV.log_softmax(-1, torch.promote_types(logits_MV.dtype, torch.float32))
         return logprobs_MV
 
-    def _pseudo_log_likelihood(self, ids: Sequence[int]) -> float:
-        """Return the sum of the log-probabilities of all tokens, each given all others in its window."""
+    def _token_logprobs(self, ids: Sequence[int]) -> list[float]:
+        """Return the log-probabilities of all tokens, each given all others in its window."""
         size = min(len(ids), self.window)
-        total = 0.0
+        logprobs: list[float] = []
         step = max(1, BATCH_TOKENS // (size + 2))
         for start in range(0, len(ids), step):
             places = range(start, min(start + step, len(ids)))
@@ -264,8 +268,8 @@ class MaskFiller:
             masked = [place - begin + 1 for begin, place in zip(begins, places, strict=True)]
             rows = _rows_of_masks(sequences, masked, self._mask)
             labels_N = torch.tensor([ids[place] for place in places], device=logprobs_MV.device)
-            total += float(logprobs_MV[rows].gather(1, labels_N[:, None]).double().sum())
-        return total
+            logprobs += logprobs_MV[rows].gather(1, labels_N[:, None])[:, 0].double().tolist()
+        return logprobs
 
     def _filled(self, text: str, ranked: list[Ranked], joint: list[tuple[list[int], float]]) -> FilledText:
         """Return the result for a text."""

@@ -195,10 +195,14 @@ class TextGenerator:
         """
         total = TextPerplexity()
         for text in texts:
-            ids = [START, *self.tokenizer.encode(text), END]
-            nats = self._negative_log_likelihood(ids)
-            total += TextPerplexity(nats, len(ids) - 1, len(text.split()), len(text.encode()), len(text))
+            logprobs = self.token_logprobs(text)
+            nats = -math.fsum(logprobs)
+            total += TextPerplexity(nats, len(logprobs), len(text.split()), len(text.encode()), len(text))
         return total
+
+    def token_logprobs(self, text: str) -> list[float]:
+        """Return the log-probability of each token of a text given those before it, and of the end symbol."""
+        return self._token_logprobs([START, *self.tokenizer.encode(text), END])
 
     def _generate(
         self,
@@ -255,14 +259,14 @@ class TextGenerator:
         (hypotheses,) = run_search(self.engine, prompts, [sentence], search)
         return hypotheses
 
-    def _negative_log_likelihood(self, ids: Sequence[int]) -> float:
-        """Return the negative log-likelihood, in nats, of all ids but the first."""
+    def _token_logprobs(self, ids: Sequence[int]) -> list[float]:
+        """Return the log-probabilities of all ids but the first."""
         windows, begin, scored = [], 0, 1
         while scored < len(ids):
             end = min(begin + self.window, len(ids) - 1)
             windows.append((begin, end, scored))
             scored, begin = end + 1, max(end - self.window // 2, begin + 1)
-        total = 0.0
+        logprobs: list[float] = []
         size = max(1, SCORED_TOKENS // self.window)
         with torch.no_grad():
             for at in range(0, len(windows), size):
@@ -274,8 +278,8 @@ class TextGenerator:
                 counted = [index >= since for first, last, since in group for index in range(first + 1, last + 1)]
                 labels_N = torch.tensor(labels, device=self.device)
                 picked_N = logprobs_NV.gather(1, labels_N[:, None])[:, 0].double()
-                total -= float(picked_N[torch.tensor(counted, device=self.device)].sum())
-        return total
+                logprobs += picked_N[torch.tensor(counted, device=self.device)].tolist()
+        return logprobs
 
 
 class _OutputMonitor:

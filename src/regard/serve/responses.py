@@ -193,7 +193,7 @@ class OpenAIModelsResponse(BaseModel):
     data: list[OpenAIModel]
 
 
-class Language(BaseModel):
+class LibreTranslateLanguage(BaseModel):
     """A language, in the form of LibreTranslate."""
 
     code: str

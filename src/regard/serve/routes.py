@@ -54,7 +54,8 @@ def add_routes(app: FastAPI, handlers: Mapping[str, Handler]) -> None:
                 openapi_extra=body,
                 responses=documented,
             )
-        _add_get(app, f"{prefix}/languages", handlers["languages"], f"{version}languages", list[responses.Language])
+        languages = list[responses.LibreTranslateLanguage]
+        _add_get(app, f"{prefix}/languages", handlers["languages"], f"{version}languages", languages)
     _add_get(app, "/models", handlers["models"], "models", responses.ModelsResponse, 401)
     _add_get(app, "/v1/models", handlers["v1_models"], "v1_models", responses.OpenAIModelsResponse, 401)
     app.add_api_route(

@@ -113,8 +113,12 @@ class LanguageModelTask(Task):
         assert isinstance(field, TextField)
         rows = store.gather(np.linspace(0, len(store) - 1, min(SAMPLES, len(store))).astype(int))["text"]
         texts = [rows.ids[begin:end] for begin, end in zip(rows.offsets[:-1], rows.offsets[1:], strict=True)]
-        prompts = [field.tokenizer.decode(ids[:PROMPT]) for ids in texts]
-        references = [field.tokenizer.decode(ids[PROMPT : PROMPT + CONTINUATION]) for ids in texts]
+        lengths = [min(PROMPT, len(ids) // 2) for ids in texts]  # of a short text half is left to be continued
+        prompts = [field.tokenizer.decode(ids[:length]) for ids, length in zip(texts, lengths, strict=True)]
+        references = [
+            field.tokenizer.decode(ids[length : length + CONTINUATION])
+            for ids, length in zip(texts, lengths, strict=True)
+        ]
         generator = TextGenerator(model, field.tokenizer, self.recipe.decode, window=self.recipe.data.block)
         outputs = [result.text for result in generator(prompts, max_tokens=CONTINUATION, beam=1)]
         return Predictions((), tuple(map(Sample, prompts, references, outputs)))

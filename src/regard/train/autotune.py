@@ -162,7 +162,7 @@ def choose_execution_mode(setup: TrainingSetup, state: RunState) -> ExecutionMod
     captured = capturable and (settings.record is True or replay < eager)
     if settings.compile is False:
         return ExecutionMode(captured=captured)
-    trial = SpeedTrial(setup, state)
+    trial = SpeedTrial.of(setup, state)
     batches = settings.accumulate * max(trial.steps - state.step, 0) if trial.decided else math.inf
     seconds = group.broadcast(min(batches * (replay if captured else eager), trial.limit - state.seconds))
     compiled, reason = is_compiling_worthwhile(seconds, WORTHWHILE_WITH_GRAPHS if captured else WORTHWHILE)

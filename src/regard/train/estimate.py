@@ -21,7 +21,7 @@ from regard.tasks import Task, make_task
 from regard.train.autotune import MAX_CPU_TOKENS, activation_bytes
 from regard.train.device import choose_precision, device_name, find_training_device, peak_flops
 from regard.train.report.formatting import format_count
-from regard.train.schedule import default_steps, default_tokens, steps_in_time
+from regard.train.schedule import default_steps, default_tokens, plan_in_time
 from regard.train.start import inherit_model, inherit_text_settings, inherited_fields
 
 ASSUMED_LENGTH = 28  # tokens of a sequence if there are no data to count, as in the sentences of WMT
@@ -117,7 +117,7 @@ def estimate_cost(recipe: Recipe, device: str = "auto", progress: ProgressCallba
     pace = flops_per_token * tokens_per_step / (utilisation * peak)
     limit = math.inf if settings.minutes is None else 60 * settings.minutes
     by_corpus = default_steps(epoch or MAX_CORPUS, budget * settings.accumulate * world_size)
-    in_time = by_corpus if limit == math.inf else steps_in_time(limit, pace, 0.0)
+    in_time = by_corpus if limit == math.inf else plan_in_time(0, limit, pace, 0.0).steps
     steps = settings.steps or in_time
     # A checkpoint holds the weights, two numbers per weight for the optimiser, and the moving average.
     checkpoint = count_parameters(model) * 4.0 * (3 + bool(settings.ema))

@@ -125,7 +125,7 @@ def _train(
     setup: TrainingSetup, state: RunState, started: Started, stop: stopping.StopRequest
 ) -> Generator[Event, None, Reason]:
     """Update the weights until training ends; report metrics about once a second, and validate every so often."""
-    group, trial = setup.group, SpeedTrial(setup, state)
+    group, trial = setup.group, SpeedTrial.of(setup, state)
     settings = trial.settings()
     if state.validation_due:  # the process that saved the last checkpoint did not complete the validation after it
         yield from _validate(setup, state, lambda: state.seconds)
@@ -164,23 +164,25 @@ def _train(
             if message := trial.update(meter.seconds()):
                 yield Noticed(message)
             settings = trial.settings()
+            out_of_time = reading.out_of_time
             if validation_due:
-                yield from _save_and_validate(setup, state, meter)
-                saved_step = state.step
+                yield from _save_and_validate(setup, state, meter, trial)
+                settings, saved_step = trial.settings(), state.step
+                out_of_time = trial.is_over(meter.seconds())
             reason = _end_reason(settings, state, trial.decided) or (
-                "stopped" if reading.stop_requested else "time" if reading.out_of_time else None
+                "stopped" if reading.stop_requested else "time" if out_of_time else None
             )
     if reason != "stopped" and (cut := describe_cut(settings, state.step)):
         yield Noticed(f"training ended at step {state.step:,}, {cut}")
     if saved_step != state.step:
-        yield from _save_and_validate(setup, state, meter, validated=reason == "time")
+        yield from _save_and_validate(setup, state, meter, trial, validated=reason == "time")
     return reason
 
 
 def _save_and_validate(
-    setup: TrainingSetup, state: RunState, meter: ProgressMeter, validated: bool = True
+    setup: TrainingSetup, state: RunState, meter: ProgressMeter, trial: SpeedTrial, validated: bool = True
 ) -> Iterator[Event]:
-    """Save a checkpoint and, unless `validated` is false, validate the weights."""
+    """Save a checkpoint and, unless `validated` is false, validate the weights, which may revise a plan by time."""
     begin = time.perf_counter()
     check_finite_weights(setup, state)
     state.seconds, state.validation_due = meter.seconds(), validated
@@ -189,6 +191,8 @@ def _save_and_validate(
     path = save_checkpoint(setup, state)
     if validated:
         yield from _validate(setup, state, meter.seconds)
+        if message := trial.validated(meter.seconds(), time.perf_counter() - begin):
+            yield Noticed(message)
     complete_checkpoint(setup, state)
     yield Saved(state.step, path)
     meter.exclude(time.perf_counter() - begin)
@@ -260,6 +264,6 @@ def _started(setup: TrainingSetup, state: RunState) -> Started:
         flops_per_token=flops_per_unit(setup.task, setup.model, setup.prepared.stores),
         limit=peak_flops(group.device, setup.precision) * group.world_size,
         step=state.step,
-        steps=SpeedTrial(setup, state).steps,
+        steps=SpeedTrial.of(setup, state).steps,
         unit=setup.task.unit,
     )

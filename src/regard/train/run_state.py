@@ -44,8 +44,12 @@ class RunState:
     """Examples that each validation predicts; 0 until the first one has decided."""
     planned: int = 0
     """Steps that fit into `planned_minutes`, for a recipe that names no steps; 0 until the speed is known."""
+    planned_every: int = 0
+    """Steps between two validations of that plan, for a recipe that does not name them; 0 is a tenth of the steps."""
     planned_minutes: float | None = None
     """The time limit `train.minutes` for which `planned` was decided."""
+    provisional: bool = False
+    """Whether the next validation revises the plan."""
     validation_due: bool = False
     """Whether the validation of this step is not complete: a checkpoint is saved before it."""
 

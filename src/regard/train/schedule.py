@@ -1,12 +1,13 @@
 """How long a run trains, and with which learning rate; values for the settings that a recipe leaves unset.
 
-Unset settings follow the model, the corpus, the device and the time: the first seconds of training show how many steps
-fit into `train.minutes`. The state of a run keeps that number, so a run that resumes follows the same schedule.
-Settings that a recipe names are never changed.
+Unset settings follow the model, the corpus, the device and the time: the first part of training shows how many steps
+fit into `train.minutes` (`regard.train.speed`). The state of a run keeps that number, so a run that resumes follows the
+same schedule. Settings that a recipe names are never changed.
 """
 
 import math
-from typing import Any, Literal
+from bisect import bisect_right
+from typing import Any, Literal, NamedTuple
 
 from regard.recipe import Recipe, Train, Transformer
 from regard.recipe.section import Positive
@@ -17,8 +18,8 @@ EPOCHS, MIN_STEPS, MAX_STEPS = 20, 1000, 8000
 WARMUP_FRACTION, MAX_WARMUP = 0.1, 1000
 VALIDATIONS, MAX_EVERY = 10, 500
 MUON_RATE, MUON_WIDTH = 4e-3, 256  # the rate for this width; wider models get less
-TIME_FRACTION = 0.95  # of the time left that is planned for; steps may become slower
-VALIDATION_COST = 1 / 3  # of a training step with as many tokens: there is no backward pass
+TIME_FRACTION = 0.97  # of the time left that is planned for; steps may become slower
+VALIDATION_FRACTION = 0.15  # of the time that validations may take, unless that would be fewer than two
 COOLED = 0.1  # fraction of the peak learning rate below which a run counts as cooled down
 
 
@@ -33,12 +34,26 @@ class ResolvedTrain(Train):
     every: Positive = MAX_EVERY
 
 
-def resolve(recipe: Recipe, steps: int) -> ResolvedTrain:
-    """Return the settings of training for a number of steps, each as the recipe names it or else its default."""
+class TimePlan(NamedTuple):
+    """The number of steps that fit into a time limit."""
+
+    steps: int
+    every: int
+    """Steps between two validations."""
+
+
+def resolve(recipe: Recipe, steps: int, every: int = 0) -> ResolvedTrain:
+    """Return the settings of training, each as the recipe names it or else its default.
+
+    Args:
+        recipe: The recipe.
+        steps: The number of steps.
+        every: Steps between two validations, if the recipe does not name them. Default: a tenth of the steps.
+    """
     named = recipe.train.model_dump(exclude_none=True)
     chosen: dict[str, Any] = {"warmup": min(int(WARMUP_FRACTION * steps), MAX_WARMUP)}
     if recipe.train.steps is None:
-        chosen["every"] = min(max(steps // VALIDATIONS, 1), MAX_EVERY)
+        chosen["every"] = every or min(max(steps // VALIDATIONS, 1), MAX_EVERY)
     if not named.keys() & {"optimiser", "rate", "schedule", "warmup"}:
         chosen |= _default_optimiser(recipe)
     return ResolvedTrain.model_validate({**chosen, **named, "steps": steps})
@@ -69,16 +84,39 @@ def default_steps(epoch: int, tokens_per_step: int) -> int:
     return min(max(EPOCHS * epoch // tokens_per_step, MIN_STEPS), MAX_STEPS)
 
 
-def steps_in_time(seconds: float, pace: float, validation_steps: float) -> int:
-    """Return how many steps fit into some seconds.
+def plan_in_time(done: int, seconds: float, pace: float, validation: float, every: int | None = None) -> TimePlan:
+    """Return how many steps fit into some seconds, the validations after them included.
 
     Args:
+        done: Completed steps.
         seconds: Training time that is left.
         pace: Seconds of a step.
-        validation_steps: Steps that a pass over the validation data would take.
+        validation: Seconds of a validation.
+        every: Steps between two validations. Default: so many that there are about ten validations, or fewer if these
+            would take too much of the time.
     """
-    validations = min(VALIDATIONS * VALIDATION_COST * validation_steps * pace, seconds / 2)
-    return max(int(TIME_FRACTION * (seconds - validations) / pace), 1)
+    seconds *= TIME_FRACTION
+    validation = min(validation, seconds / 4)  # training gets half of the time, even if a validation takes all of it
+    if every is not None:
+        return TimePlan(_steps_that_fit(done, seconds, pace, validation, every), every)
+    steps = done + max(int(seconds / pace), 1)
+    seldom = math.ceil(validation * (1 / VALIDATION_FRACTION - 1) / pace)
+    for _ in range(2):  # with fewer steps, each tenth of them is shorter
+        tenth = min(-(-steps // VALIDATIONS), MAX_EVERY)
+        every = min(max(tenth, seldom), -(-steps // 2))
+        steps = _steps_that_fit(done, seconds, pace, validation, every)
+    assert every is not None
+    return TimePlan(steps, every)
+
+
+def _steps_that_fit(done: int, seconds: float, pace: float, validation: float, every: int) -> int:
+    """Return the largest number of steps, at least one more, that end in time with their validations."""
+
+    def cost(steps: int) -> float:
+        validations = steps // every - done // every + (steps % every > 0)  # and one at the end
+        return (steps - done) * pace + validations * validation
+
+    return done + max(bisect_right(range(done, done + int(seconds / pace) + 1), seconds, key=cost) - 1, 1)
 
 
 def learning_rate(settings: ResolvedTrain, step: int, shrunk: float = 1.0) -> float:

@@ -24,7 +24,7 @@ from regard.tasks import Task
 from regard.train.device import choose_precision
 from regard.train.distributed import LossModule, WorkerGroup, full_tensor, wrap_distributed
 from regard.train.optimiser import MovingAverage, build_optimisers, state_tensors
-from regard.train.schedule import MAX_STEPS, ResolvedTrain, default_steps, default_tokens, resolve
+from regard.train.schedule import MAX_STEPS, default_steps, default_tokens, resolve
 from regard.train.subword_sampling import BlockSampler, FieldSampler, LocalSampler, SubprocessSampler
 
 
@@ -71,15 +71,9 @@ class TrainingSetup:
         """Return the tokens of a step over all its batches of `tokens` tokens."""
         return tokens * self.group.world_size * self.recipe.train.accumulate
 
-    def settings(self, tokens: int, planned: int = 0) -> ResolvedTrain:
-        """Return the settings of training with batches of `tokens` tokens.
-
-        Args:
-            tokens: Tokens of a batch.
-            planned: Steps that fit into `train.minutes`; 0 if that is not known, or there is no time limit.
-        """
-        by_corpus = default_steps(self.tokens_per_epoch, self.tokens_per_step(tokens))
-        return resolve(self.recipe, self.recipe.train.steps or planned or by_corpus)
+    def default_steps(self, tokens: int) -> int:
+        """Return the steps of a recipe that names neither steps nor minutes, with batches of `tokens` tokens."""
+        return default_steps(self.tokens_per_epoch, self.tokens_per_step(tokens))
 
     def feed(self, tokens: int) -> Feed:
         """Return the stream of batches with at most `tokens` tokens in each sequence attribute."""
