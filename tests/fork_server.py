@@ -258,6 +258,9 @@ def main(descriptor: int) -> None:
     gc.collect()
     gc.freeze()
     if request := server.serve():
+        if "triton" in sys.modules:
+            # Triton complains about objects that exist when the process ends, and frozen ones are never collected.
+            atexit.register(gc.unfreeze)
         run(request)
 
 
