@@ -173,9 +173,11 @@ def test_a_run_with_planned_steps_resumes_to_the_same_bits(timed: tuple[Path, li
 
 def test_more_minutes_continue_a_finished_run(timed: tuple[Path, list[Event]], tmp_path: Path) -> None:
     run = Path(shutil.copytree(timed[0], tmp_path / "run"))
-    *_, finished = train(unset("train.minutes=0.03"), run, "cpu")
+    first = timed[1][-1]
+    assert isinstance(first, Finished)
+    *_, finished = train(unset(f"train.minutes={first.seconds / 60 + 0.02}"), run, "cpu")
     assert isinstance(finished, Finished)
-    assert finished.step > timed[1][-1].step  # type: ignore[union-attr]
+    assert finished.step > first.step
 
 
 def test_a_run_that_ends_in_its_warm_up_says_so(tiny: Make, trained: Train, tmp_path: Path) -> None:
