@@ -1,6 +1,7 @@
 """Fixtures and settings for all tests."""
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,10 @@ NN = [f"regard.nn.{path.stem}" for path in (ROOT / "src/regard/nn").iterdir() if
 # Not the kernels: Triton would look up their names in the module of the checks.
 CHECKED = [*NN, "regard.models", *(f"regard.decode.{name}" for name in SEARCH)]
 install_shape_checks(CHECKED)
+
+# Hundreds of processes import the same modules. Each would compile them if none may keep the result.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # The tensors are tiny: a second thread would only wait for the first.
 torch.set_num_threads(1)
