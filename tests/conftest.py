@@ -9,7 +9,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from tests.fork_server import forked_python
-from tests.scheduling import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401
+from tests.scheduling import (  # noqa: F401
+    pytest_collection_modifyitems,
+    pytest_xdist_auto_num_workers,
+    pytest_xdist_make_scheduler,
+)
 from tests.shape_checks import install_shape_checks
 
 ROOT = Path(__file__).resolve().parents[1]
