@@ -56,18 +56,35 @@ setup: $(VENV)/.installed-dev
 demo: $(VENV)/.installed
 	@$(BIN)/regard demo
 
+# Jobs of one `make` run side by side: it waits for all of them, and fails if one does.
+PARALLEL := $(MAKE) --no-print-directory --keep-going --jobs
+
 test: $(VENV)/.installed-dev
+	@$(PARALLEL) test-page test-python
+
+.PHONY: test-page test-python
+test-page:
 	@$(BIN)/python hatch_build.py test
+
+test-python:
 	@$(BIN)/python -m pytest -n auto --dist loadgroup
 
 sweep: $(VENV)/.installed-dev
 	@$(BIN)/python -m pytest -n auto --dist loadgroup --hypothesis-profile=sweep
 
 check: $(VENV)/.installed-dev
+	@$(PARALLEL) check-style check-types check-page
+
+.PHONY: check-style check-types check-page
+check-style:
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/codespell
+
+check-types:
+	@$(BIN)/mypy
+
+check-page:
 	@$(BIN)/python hatch_build.py types lint
 
 wheel: $(VENV)/.created

@@ -1,26 +1,35 @@
 """Fixtures and settings for all tests."""
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
-from jaxtyping import install_import_hook
 from tests.fork_server import forked_python
-from tests.scheduling import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401
+from tests.scheduling import (  # noqa: F401
+    pytest_collection_modifyitems,
+    pytest_xdist_auto_num_workers,
+    pytest_xdist_make_scheduler,
+)
+from tests.shape_checks import install_shape_checks
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Check the shapes in the signatures of layers and models at every call. The hook must come before their import. In
+# Check the shapes in the signatures of layers and models. The hook must come before their import. In
 # `decode` only modules that handle tensors are checked: hypothesis draws its options and allows no other random draws.
 SEARCH = ["beams", "candidates", "constraints", "greedy", "incremental", "ranking", "rules", "sampling", "search"]
 SEARCH += ["search_group", "static_search", "topk", "trellis"]
 NN = [f"regard.nn.{path.stem}" for path in (ROOT / "src/regard/nn").iterdir() if path.stem not in ("cuda", "__init__")]
 # Not the kernels: Triton would look up their names in the module of the checks.
 CHECKED = [*NN, "regard.models", *(f"regard.decode.{name}" for name in SEARCH)]
-install_import_hook(CHECKED, "beartype.beartype")
+install_shape_checks(CHECKED)
+
+# Hundreds of processes import the same modules. Each would compile them if none may keep the result.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # The tensors are tiny: a second thread would only wait for the first.
 torch.set_num_threads(1)

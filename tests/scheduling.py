@@ -5,6 +5,8 @@ that take long come first, so that at the end no worker waits long for another. 
 but this has no effect with pytest 9.2.
 """
 
+import os
+from collections.abc import Generator
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -40,6 +42,13 @@ def start_position(nodeid: str) -> int:
     """Return the position of a test's file or folder in `LONG`."""
     file = PurePosixPath(nodeid.partition("::")[0])
     return next((at for at, name in enumerate(LONG) if file.is_relative_to(name)), len(LONG))
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """Start one worker more than there are cores with `-n auto`: tests of servers and browsers wait for much."""
+    cores = yield
+    return cores if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else cores + 1
 
 
 @pytest.hookimpl(optionalhook=True)
