@@ -104,6 +104,7 @@ def _repeat(lines: Sequence[str]) -> Iterator[bytes]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", help="a folder with another version of the package, to compare with")
+    parser.add_argument("--run", help="a run that all versions can read; default: random weights")
     parser.add_argument("--size", default="small", help="of the model with random weights")
     parser.add_argument("--requests", type=int, default=256)
     parser.add_argument("--clients", type=int, default=64)
@@ -115,8 +116,9 @@ def main() -> None:
         versions = {"before": options.before, **versions}
     rounds: dict[str, list[Round]] = {name: [] for name in versions}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        make_run(Path(folder), options.size, beam=5, longest=1.0)
-        command = [*server_command(folder), "--max-seconds", "300"]
+        if options.run is None:
+            make_run(Path(folder), options.size, beam=5, longest=1.0)
+        command = [*server_command(options.run or folder), "--max-seconds", "300"]
         servers = {name: stack.enter_context(served(command, PYTHONPATH=source)) for name, source in versions.items()}
         for server in servers.values():
             load_server(server, bodies(lines[:64], EQUAL), options.clients)

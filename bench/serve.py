@@ -4,6 +4,7 @@
     python bench/serve.py --size small --requests 1024 --rounds 3
     python bench/serve.py --run runs/multi30k --source test.en
     python bench/serve.py --memory 10000                    # memory over ten thousand requests
+    python bench/serve.py --size tiny --memory 30000 --workers 16
 
 All contenders have the same weights, lines and cores. The clients are in a second process on loopback; each sends one
 line per request, and the next one when the last is answered. The contenders take turns, and each result is the median
@@ -35,6 +36,7 @@ import torch
 from measure import percentile
 from regard.data.phrasebook import phrases
 from regard.files import read_lines
+from regard.serve.server import IDLE_SECONDS
 from regard.tasks import load_bundle, load_translator
 from regard.text import END, PAD, START
 from server_process import Server, make_run, served
@@ -237,10 +239,14 @@ def single_requests(run: str, server: Server, lines: Sequence[str]) -> SingleReq
     return requests
 
 
-def watch_memory(run: str, lines: Sequence[str], requests: int) -> None:
-    """Print the memory of a server over many mixed requests; the first tenth is its warm-up."""
+def watch_memory(run: str, lines: Sequence[str], requests: int, *arguments: str) -> None:
+    """Print the memory of a server over many mixed requests; the first tenth is its warm-up.
+
+    After each tenth the server is left idle until it has returned free memory to the kernel. The memory of a server
+    under load depends also on what it computes at the moment.
+    """
     part, random, memory = max(1, requests // 10), Random(1), list[float]()
-    with served(server_command(run)) as server:
+    with served([*server_command(run), *arguments]) as server:
         for number in range(10):
             bodies = [
                 {
@@ -251,9 +257,15 @@ def watch_memory(run: str, lines: Sequence[str], requests: int) -> None:
                 for _ in range(part)
             ]
             rate = load_server(server, bodies, 64).rate
+            loaded = server.memory()
+            time.sleep(IDLE_SECONDS + 2)
             memory.append(server.memory())
             done = (number + 1) * part
-            print(f"  after {done:>6,} requests  {memory[-1]:7.1f} MiB  {rate:7.1f} requests/s", flush=True)
+            print(
+                f"  after {done:>6,} requests  {memory[-1]:7.1f} MiB (under load {loaded:7.1f})  "
+                f"{rate:7.1f} requests/s",
+                flush=True,
+            )
     print(f"  growth after the first tenth: {max(memory[1:]) / memory[0] - 1:+.1%}")
 
 
@@ -341,6 +353,7 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=3, help="number of servers started for single requests")
     parser.add_argument("--plainly", type=int, default=64, help="lines per round for the plain server")
     parser.add_argument("--memory", type=int, default=0, help="only print the memory over this number of requests")
+    parser.add_argument("--workers", help="workers of the server whose memory is printed; default: one per core")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--plain", help=argparse.SUPPRESS)
     parser.add_argument("--fixed", action="store_true", help=argparse.SUPPRESS)
@@ -356,7 +369,12 @@ def main() -> None:
         if options.run is None:
             make_run(Path(folder), options.size, options.beam, longest=1.0)
         if options.memory:
-            watch_memory(options.run or folder, lines, options.memory)
+            watch_memory(
+                options.run or folder,
+                lines,
+                options.memory,
+                *(["--workers", options.workers] if options.workers else []),
+            )
             return
         results = compare(options, options.run or folder, lines)
     print(json.dumps(results)) if options.json else print_results(results)

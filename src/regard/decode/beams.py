@@ -143,7 +143,10 @@ def concatenate(tables: Sequence[Beams]) -> Beams:
         parts = [getattr(beams, name) for beams in tables]
         if parts[0].ndim == 1:
             return torch.cat(parts)
-        width, empty = max(part.shape[-1] for part in parts), -torch.inf if name == "ended_score_BN" else 0.0
+        widths = {part.shape[-1] for part in parts}
+        if len(widths) == 1:
+            return torch.cat(parts)
+        width, empty = max(widths), -torch.inf if name == "ended_score_BN" else 0.0
         return torch.cat([pad(part, (0, width - part.shape[-1]), value=empty) for part in parts])
 
     return Beams(**{field.name: joined(field.name) for field in fields(Beams)})

@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.decode.beams import Beams
 from regard.decode.candidates import greatest_among
 from regard.decode.hypothesis import Hypothesis
+from regard.decode.inference import in_inference_mode
 from regard.decode.options import SearchOptions, SentenceOptions, begin_of
 from regard.decode.ranking import length_divisors
 from regard.decode.rules import RuleSet
@@ -54,7 +55,7 @@ class GreedySearch(Generic[State]):
         self._history: list[tuple[Tensor, Tensor]] = []
         """Tokens and log-probabilities of all rows, step by step; the first entry may hold many steps."""
 
-    @torch.inference_mode()
+    @in_inference_mode
     def advance(self) -> None:
         """Add one token to every sentence."""
         spare = self.rules.spare
@@ -74,7 +75,7 @@ class GreedySearch(Generic[State]):
         self.beams.append(self.token_R[:, None], self.beams.total_BW)
         self.steps += 1
 
-    @torch.inference_mode()
+    @in_inference_mode
     def leave(self) -> list[tuple[int, list[Hypothesis]]]:
         """Return finished sentences by number, and drop them; they stay while they are few."""
         last = self.steps > self.longest

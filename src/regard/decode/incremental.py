@@ -15,12 +15,13 @@ from collections.abc import Collection, Sequence
 from typing import Generic
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.decode.candidates import Candidates
 from regard.decode.greedy import CHECK_INTERVAL
 from regard.decode.hypothesis import Hypothesis
+from regard.decode.inference import in_inference_mode
 from regard.decode.options import SearchOptions, SentenceOptions
 from regard.decode.search_group import SearchGroup, group_shape
 from regard.decode.stepper import AttentionStepper, JoinableStepper, State, Stepper, TopKStepper
@@ -48,7 +49,9 @@ class IncrementalSearch(Generic[State]):
             recorder: Records every candidate, if given. All sentences have the same options then.
         """
         self.stepper, self.options, self.recorder = stepper, options, recorder
+        # The check of a protocol is slow, so these are made once.
         self.topk_stepper = stepper if isinstance(stepper, TopKStepper) else None
+        self.joinable_stepper = stepper if isinstance(stepper, JoinableStepper) else None
         self.device, self.steps, self.added = torch.device(device), 0, 0
         self.sentences: list[SentenceOptions] = []
         """Options of the sentences that are searched for, in the order of their rows."""
@@ -64,7 +67,7 @@ class IncrementalSearch(Generic[State]):
         """The step since which a finished sentence waits to leave."""
         self._check_coverage(options)
 
-    @torch.inference_mode()
+    @in_inference_mode
     def add(
         self, state: State, sentences: Sequence[SentenceOptions], searches: Sequence[SearchOptions] | None = None
     ) -> None:
@@ -81,11 +84,11 @@ class IncrementalSearch(Generic[State]):
             options.check(sentence)
         if not self.sentences:
             self.state = state
-        elif not isinstance(self.stepper, JoinableStepper):
+        elif self.joinable_stepper is None:
             raise ValueError("this stepper cannot take new sentences during a search; wait until it is over")
         else:
             self._move()
-            self.state = self.stepper.join([self.state, state])
+            self.state = self.joinable_stepper.join([self.state, state])
         added: dict[SearchGroup, list[int]] = {}
         for index, sentence in enumerate(sentences):
             added.setdefault(self._group(searches[index], sentence), []).append(index)
@@ -98,7 +101,7 @@ class IncrementalSearch(Generic[State]):
         self.added += len(sentences)
         self._place_rows()
 
-    @torch.inference_mode()
+    @in_inference_mode
     def advance(self) -> None:
         """Add one token to every live hypothesis."""
         if not self.sentences:
@@ -112,18 +115,17 @@ class IncrementalSearch(Generic[State]):
         self._moves_R = self._moves(moves)
         self.steps += 1
 
-    @torch.inference_mode()
+    @in_inference_mode
     def leave(self, patience: int | None = None) -> list[tuple[int, list[Hypothesis]]]:
         """Return finished sentences by number, each with its hypotheses, and drop them.
 
         They stay while they are few, since the stepper must move the state of the others when they leave; but not for
         more than `patience` steps, if it is given.
         """
-        over = any(group.is_over for group in self.groups)
-        may_ask = any(group.ranker.may_finish for group in self.groups) and (
-            self.device.type == "cpu" or self.steps % CHECK_INTERVAL == 0
-        )
-        if not over and not may_ask:
+        over = may_finish = False
+        for group in self.groups:
+            over, may_finish = over or group.is_over, may_finish or group.ranker.may_finish
+        if not over and not (may_finish and (self.device.type == "cpu" or self.steps % CHECK_INTERVAL == 0)):
             return []
         done = [group.done() for group in self.groups]
         count = sum(map(sum, done))
@@ -141,7 +143,7 @@ class IncrementalSearch(Generic[State]):
         self.drop([number for number, _ in left])
         return sorted(left, key=lambda result: result[0])
 
-    @torch.inference_mode()
+    @in_inference_mode
     def drop(self, numbers: Collection[int]) -> None:
         """Stop searching for the sentences with these numbers."""
         dropped = {*numbers} & {*self.numbers}
@@ -186,10 +188,7 @@ class IncrementalSearch(Generic[State]):
         k = self._top_k()
         if k is not None and self.topk_stepper is not None:
             logprob_RK, token_RK, self.state = self.topk_stepper.top_k(token_R, self.state, k)
-            return [
-                group.select_among(*(group.own_rows(table)[:, : group.top_k()] for table in (logprob_RK, token_RK)))
-                for group in self.groups
-            ]
+            return [self._select_among(group, logprob_RK, token_RK) for group in self.groups]
         logprobs_RV, self.state = self.stepper.step(token_R, self.state)
         attention_RS = None
         # The check of a protocol is slow, so it comes second.
@@ -203,12 +202,18 @@ class IncrementalSearch(Generic[State]):
             for group in self.groups
         ]
 
+    def _select_among(
+        self, group: SearchGroup, logprob_RK: Float[Tensor, "R K"], token_RK: Int[Tensor, "R K"]
+    ) -> Candidates:
+        """Let a group select from as many of the best tokens of each row as it needs."""
+        k = group.top_k(float(token_RK.shape[1]))
+        return group.select_among(*(group.own_rows(table)[:, :k] for table in (logprob_RK, token_RK)))
+
     def _tokens(self) -> Int[Tensor, " R"]:
         """Return the last token of each row, in the order of the state."""
-        tokens = [group.beams.token_BW.flatten() for group in self.groups]
         if len(self.groups) == 1:
-            return tokens[0]
-        token_R = torch.cat(tokens)
+            return self.groups[0].beams.token_BW.flatten()
+        token_R = torch.cat([group.beams.token_BW.flatten() for group in self.groups])
         return token_R.scatter(
             0, torch.cat([group.rows_R for group in self.groups if group.rows_R is not None]), token_R
         )
@@ -219,8 +224,8 @@ class IncrementalSearch(Generic[State]):
             return None
         most = 0
         for group in self.groups:
-            k = group.top_k()
-            if k is None or k > self.topk_stepper.max_top_k:
+            k = group.top_k(float(self.topk_stepper.max_top_k))
+            if k is None:
                 return None
             most = max(most, k)
         return most

@@ -148,3 +148,8 @@ class SentenceOptions:
 def begin_of(sentence: SentenceOptions, options: SearchOptions) -> int:
     """Return the first token that is fed to the stepper for a sentence."""
     return options.begin if sentence.begin is None else sentence.begin
+
+
+def length_bounds(searches: Sequence[SearchOptions], sentences: Sequence[SentenceOptions]) -> list[tuple[int, int]]:
+    """Return the minimum and maximum length of each sentence, given the options of its search."""
+    return [search.limits.bounds(sentence) for search, sentence in zip(searches, sentences, strict=True)]

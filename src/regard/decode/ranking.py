@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.decode.beams import Beams
 from regard.decode.candidates import Candidates, continuing
-from regard.decode.options import SearchOptions, SentenceOptions
+from regard.decode.options import SearchOptions, SentenceOptions, length_bounds
 
 Layer = tuple[Tensor, Tensor, Tensor]
 """What a step adds to the trellis: the row that each row continues, its token, and the token's log-probability."""
@@ -59,6 +59,7 @@ class Ranker:
         sentences: Sequence[SentenceOptions],
         independent: bool,
         no_sync: bool = False,
+        bounds: Sequence[tuple[int, int]] | None = None,
     ) -> None:
         """Prepare to rank the candidates of these beams.
 
@@ -68,11 +69,12 @@ class Ranker:
             sentences: Options of the sentence of each beam.
             independent: Whether rows do not compete, so that every row stays in its place.
             no_sync: Never read a tensor on the host. On a device that is always so, since the host would wait for it.
+            bounds: Minimum and maximum length of each beam, if they are known already.
         """
         device = beams.total_BW.device
         self.beams, self.options, self.independent = beams, searches[0], independent
         self.no_sync = no_sync or device.type != "cpu"
-        maxima = [search.limits.bounds(one)[1] + 1 for search, one in zip(searches, sentences, strict=True)]
+        maxima = [most + 1 for _, most in bounds or length_bounds(searches, sentences)]
         # Lengths are few and known, so divisors are looked up instead of computed in each step: a row for each penalty.
         numbers: dict[tuple[float, str], int] = {}
         kinds = [numbers.setdefault((one.length_penalty, one.normalise), len(numbers)) for one in searches]
@@ -103,14 +105,15 @@ class Ranker:
             candidates: The candidates of each beam, best first.
             layer: Number of the newest layer of the trellis.
         """
-        ended_BK = candidates.token_BK == self.options.end
-        some_ended = self.no_sync or bool(ended_BK.any())
-        if some_ended:
+        # On a CPU both questions are answered by NumPy: each takes 1 µs instead of the 10 µs of several small kernels.
+        ended_BK = None
+        if self.no_sync or bool((candidates.token_BK.numpy() == self.options.end).any()):
+            ended_BK = candidates.token_BK == self.options.end
             self._collect_ended(candidates, ended_BK, layer)
-        added = self._continue(candidates, ended_BK if some_ended else None)
+        added = self._continue(candidates, ended_BK)
         # A beam whose every continuation is forbidden is finished too, although nothing has ended. Its live hypotheses
         # come first.
-        self.may_finish = self.may_finish or bool((self.beams.total_BW[:, 0] == -torch.inf).any())
+        self.may_finish = self.may_finish or bool((self.beams.total_BW.numpy()[:, 0] == -math.inf).any())
         if self.may_finish:
             self._finish()
         return added

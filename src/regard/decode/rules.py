@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.decode.beams import Beams, rows_of
-from regard.decode.options import SearchOptions, SentenceOptions
+from regard.decode.options import SearchOptions, SentenceOptions, length_bounds
 from regard.decode.topk import top
 
 ANY, NEVER = -1, -2
@@ -247,6 +247,7 @@ class RuleSet:
         lengths: Sequence[int],
         searches: Sequence[SearchOptions],
         device: torch.device | str,
+        bounds: Sequence[tuple[int, int]] | None = None,
     ) -> None:
         """Make the rules for beams with these options and present lengths.
 
@@ -255,9 +256,10 @@ class RuleSet:
             lengths: Present length of each beam.
             searches: Options of the search of each beam. Only their limits may differ.
             device: Where the tensors are.
+            bounds: Minimum and maximum length of each beam, if they are known already.
         """
         options = searches[0]
-        bounds = [search.limits.bounds(sentence) for search, sentence in zip(searches, sentences, strict=True)]
+        bounds = bounds or length_bounds(searches, sentences)
         rules: list[TokenRule | None] = [
             BannedTokens(options.banned, device) if options.banned else None,
             NoRepeatedNgrams(options.no_repeat) if options.no_repeat else None,

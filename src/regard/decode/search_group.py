@@ -7,6 +7,7 @@ groups of a search share the steps of the stepper (`incremental.py`).
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import fields
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float, Int
@@ -24,12 +25,14 @@ from regard.decode.candidates import (
 from regard.decode.constraints import ConstrainedSelector
 from regard.decode.greedy import check_number
 from regard.decode.hypothesis import Hypothesis
-from regard.decode.options import SearchOptions, SentenceOptions, begin_of
+from regard.decode.options import SearchOptions, SentenceOptions, begin_of, length_bounds
 from regard.decode.ranking import Ranker
 from regard.decode.rules import RuleSet
 from regard.decode.sampling import SamplingSelector
 from regard.decode.tree import TreeRecorder
 from regard.decode.trellis import ROOT, Trellis
+
+T = TypeVar("T")
 
 PER_SENTENCE = ("begin", "beam", "nbest", "length_penalty", "normalise", "coverage_penalty", "limits", "sampling")
 """Options in which the sentences of a group may differ, if they have equal `rows`."""
@@ -62,6 +65,8 @@ class SearchGroup:
         """Options of the search of each sentence."""
         self.numbers: list[int] = []
         """Their numbers in the whole search."""
+        self.bounds: list[tuple[int, int]] = []
+        """Their minimum and maximum lengths."""
         self.rows_R: Tensor | None = None
         """Where the rows are in the state of the stepper; None if the group has all rows, in order."""
         self._born: list[tuple[int, int]] = []
@@ -85,6 +90,7 @@ class SearchGroup:
         self.sentences += sentences
         self.searches += searches
         self.numbers += numbers
+        self.bounds += length_bounds(searches, sentences)
         self._born += [(self.steps, self.trellis.last)] * len(sentences)
         self._rebuild()
 
@@ -97,16 +103,15 @@ class SearchGroup:
         """Return the rows of this group from a table with a line for each row of the state."""
         return table if self.rows_R is None else table.index_select(0, self.rows_R)
 
-    def top_k(self) -> int | None:
-        """Return how many of the best tokens of each row are enough for this step; None if all are needed."""
-        spare = self.rules.spare
-        if (
-            spare is None
-            or self.options.coverage_penalty
-            or not isinstance(self.selector, BeamSelector | GreedySelector)
-        ):
+    def top_k(self, most: float) -> int | None:
+        """Return how many of the best tokens of each row are enough for this step; None if that is more than `most`."""
+        if self.options.coverage_penalty or not isinstance(self.selector, BeamSelector | GreedySelector):
             return None
-        return self.selector.top_k(self.beams.total_BW.shape[1]) + spare
+        k = self.selector.top_k(self.beams.total_BW.shape[1])
+        if k > most:
+            return None
+        spare = self.rules.spare
+        return None if spare is None or k + spare > most else k + spare
 
     def select_among(self, logprob_RK: Float[Tensor, "R K"], token_RK: Int[Tensor, "R K"]) -> Candidates:
         """Select candidates from the `top_k` best tokens of each row."""
@@ -181,7 +186,7 @@ class SearchGroup:
         results = []
         for i, line in zip(sentences, lines, strict=True):
             options = self.searches[i]
-            maximum = options.limits.bounds(self.sentences[i])[1]
+            maximum = self.bounds[i][1]
             slots: list[tuple[float, float, float, int, int]] = []
             for group in zip(*line, strict=True):
                 slots += list(zip(*group, strict=True))[: options.ended_slots]
@@ -202,6 +207,7 @@ class SearchGroup:
         self.sentences = [self.sentences[i] for i in sentences]
         self.searches = [self.searches[i] for i in sentences]
         self.numbers = [self.numbers[i] for i in sentences]
+        self.bounds = [self.bounds[i] for i in sentences]
         self._born = [self._born[i] for i in sentences]
         self.beams = self.beams.select(self._indices(sentences, self.options.groups))
         self.trellis.renumber(self._indices(sentences, self.options.rows))
@@ -211,20 +217,25 @@ class SearchGroup:
     def _rebuild(self) -> None:
         """Make what depends on which sentences there are."""
         groups = self.options.groups
-        sentences = [sentence for sentence in self.sentences for _ in range(groups)]
-        searches = [options for options in self.searches for _ in range(groups)]
-        lengths = [self.steps - step for step, _ in self._born for _ in range(groups)]
-        maxima = [options.limits.bounds(one)[1] + 1 for options, one in zip(searches, sentences, strict=True)]
+        sentences, searches = _repeat(self.sentences, groups), _repeat(self.searches, groups)
+        bounds = _repeat(self.bounds, groups)
+        lengths = _repeat([self.steps - step for step, _ in self._born], groups)
+        maxima = [most + 1 for _, most in bounds]
         self.deadline = self.steps + max(most - length for most, length in zip(maxima, lengths, strict=True))
-        self.rules = RuleSet(sentences, lengths, searches, self.device)
+        self.rules = RuleSet(sentences, lengths, searches, self.device, bounds)
         self.selector = make_selector(sentences, searches, self.device)
         looks_back = self.rules.looks_back or isinstance(self.selector, ConstrainedSelector)
         self.beams.keep_history(max(maxima) + 1 if looks_back else 0)
-        self.ranker = Ranker(self.beams, searches, sentences, self.selector.independent)
+        self.ranker = Ranker(self.beams, searches, sentences, self.selector.independent, bounds=bounds)
 
     def _indices(self, sentences: list[int], count: int) -> Int[Tensor, " N"]:
         """Return the indices of the beams or rows of some sentences, which have `count` each."""
         return torch.tensor([i * count + j for i in sentences for j in range(count)], device=self.device)
+
+
+def _repeat(values: list[T], count: int) -> list[T]:
+    """Return each value as many times, one after the other."""
+    return values if count == 1 else [value for value in values for _ in range(count)]
 
 
 def make_selector(

@@ -30,11 +30,11 @@ def top(values_RV: Float[Tensor, "R V"], added_BW: Float[Tensor, "B W"], k: int)
     if size < SMALL or k * BLOCK > size:
         values_BWV = values_RV.reshape(beams, rows, size)
         sum_BK, at_BK = (values_BWV + added_BW[:, :, None]).flatten(1).topk(k)
-        return TopValues(sum_BK, values_BWV.flatten(1).gather(1, at_BK), at_BK // size, at_BK % size)
+        return TopValues(sum_BK, values_BWV.flatten(1).gather(1, at_BK), torch.floor_divide(at_BK, size), at_BK % size)
     maxima_BWN = block_maxima(values_RV).view(beams, rows, -1) + added_BW[:, :, None]
     blocks = maxima_BWN.shape[2]
     block_BK = maxima_BWN.flatten(1).topk(k, sorted=False).indices
-    row_BK = block_BK // blocks
+    row_BK = torch.floor_divide(block_BK, blocks)  # `//` takes 2 µs longer
     column = ((block_BK - row_BK * blocks) * BLOCK)[:, :, None] + torch.arange(BLOCK, device=values_RV.device)
     # Rows may be part of a wider table: the stride says how far apart they are, so that they need not be copied.
     stride = values_RV.stride(0)
@@ -42,7 +42,7 @@ def top(values_RV: Float[Tensor, "R V"], added_BW: Float[Tensor, "B W"], k: int)
     value = lines_BV.gather(1, (row_BK[:, :, None] * stride + column.clamp(max=size - 1)).flatten(1))
     sums = value.view_as(column) + added_BW.gather(1, row_BK)[:, :, None]
     sum_BK, at_BK = sums.masked_fill_(column >= size, -torch.inf).flatten(1).topk(k)
-    row_BK = row_BK.gather(1, at_BK // BLOCK)
+    row_BK = row_BK.gather(1, torch.floor_divide(at_BK, BLOCK))
     return TopValues(sum_BK, value.gather(1, at_BK), row_BK, column.flatten(1).gather(1, at_BK))
 
 

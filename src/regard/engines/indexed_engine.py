@@ -1,7 +1,6 @@
 """A Transformer on a CPU: packed linear layers, and keys and values that are pointed at instead of moved."""
 
 import weakref
-from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Literal
@@ -10,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.decode.inference import in_inference_mode
 from regard.engines.indexed_attention import MIN_KEYS, AttentionIndex, attention_index, is_available, mask_to_bias
 from regard.engines.indexed_layers import (
     IndexedDecoder,
@@ -18,7 +18,7 @@ from regard.engines.indexed_layers import (
     IndexedLayer,
     compile_script,
 )
-from regard.engines.kv_pool import IndexedMemory, IndexedState, KVPool
+from regard.engines.kv_pool import IndexedMemory, IndexedState, SparePools
 from regard.engines.layers import EngineEmbedding, Rotation, convert_norm, rotation_at
 from regard.engines.linear import Precision, attention_dtype, pack_output, pad_few_rows, stream_dtype
 from regard.engines.malloc import keep_freed_memory
@@ -111,21 +111,21 @@ class IndexedEngine:
         self.thread_sharing = ThreadSharing() if shares else None
         self.attention_index, self.top_logprobs = compile_script(attention_index), compile_script(top_logprobs)
         attentions = [blocks[0].self, *([] if blocks[0].cross is None else [blocks[0].cross])]
-        self.cache_sizes = [(attention.heads, (attention.key_size, attention.value_size)) for attention in attentions]
-        """Heads, and sizes of keys and values, of self-attention and of cross-attention."""
-        self.spare_pools: dict[tuple[int, tuple[int, int]], deque[KVPool]] = {
-            sizes: deque() for sizes in self.cache_sizes
-        }
+        self.spare_pools = [
+            SparePools(len(blocks), one.heads, (one.key_size, one.value_size), self.dtype) for one in attentions
+        ]
+        """Tables of keys and values for self-attention, and for cross-attention."""
         self.empty = torch.empty(0, dtype=self.dtype)
         self.no_memory = [(self.empty, self.empty)] * len(blocks), (self.empty,) * 5
 
-    @torch.inference_mode()
+    @in_inference_mode
     def start(self, inputs: Ragged, beams: int = 1) -> IndexedState:
         """Encode sources, or prefill prompts, and return the decoding state with `beams` adjacent rows for each."""
         prompts = inputs if self.encoder is None else None
         rows, columns = len(inputs) * beams, 0 if prompts is None else prompts.longest
         memory = None if self.encoder is None else self._encode(self.encoder, inputs)
-        own = self._pool(0, rows * MIN_KEYS + (0 if prompts is None else prompts.tokens))
+        # Row 0 of the tables belongs to nobody.
+        own = self.spare_pools[0].take(rows * MIN_KEYS + (0 if prompts is None else prompts.tokens) + 1)
         state = IndexedState(
             torch.full((len(inputs),), beams),
             own,
@@ -136,11 +136,11 @@ class IndexedEngine:
         )
         if prompts is not None:
             self._prefill(prompts, state)
-        for pool in (own, *([] if memory is None else [memory.pool])):
-            weakref.finalize(state, self.spare_pools[pool.heads, pool.sizes].append, pool)
+        for spare, pool in zip(self.spare_pools, (own, *([] if memory is None else [memory.pool])), strict=True):
+            weakref.finalize(state, spare.give_back, pool)
         return state
 
-    @torch.inference_mode()
+    @in_inference_mode
     def step(self, tokens_R: Int[Tensor, " R"], state: IndexedState) -> tuple[Float[Tensor, "R V"], IndexedState]:
         """Append one token to each row; return the log-probabilities of the token after it, and the new state."""
         logits_NV, shared = self._advance(tokens_R, state)
@@ -148,7 +148,7 @@ class IndexedEngine:
         torch.log_softmax(logprobs_NV, -1, out=logprobs_NV)  # in place, so that no second table is written
         return _spread(logprobs_NV[:, : self.vocabulary], shared), state
 
-    @torch.inference_mode()
+    @in_inference_mode
     def top_k(
         self, tokens_R: Int[Tensor, " R"], state: IndexedState, k: int
     ) -> tuple[Float[Tensor, "R K"], Int[Tensor, "R K"], IndexedState]:
@@ -157,7 +157,7 @@ class IndexedEngine:
         logprob_NK, token_NK = self.top_logprobs(logits_NV, k)
         return _spread(logprob_NK, shared), _spread(token_NK, shared), state
 
-    @torch.inference_mode()
+    @in_inference_mode
     def select(self, state: IndexedState, rows_R: Int[Tensor, " R"]) -> IndexedState:
         """Return the state that continues from these rows: beams keep to their sentence, whole sentences may leave."""
         if state.beams is None:
@@ -167,7 +167,7 @@ class IndexedEngine:
         state.select(rows_R)
         return state
 
-    @torch.inference_mode()
+    @in_inference_mode
     def join(self, states: Sequence[IndexedState]) -> IndexedState:
         """Return one state of the sentences of several, in order; each row continues from its own position."""
         first, *others = states
@@ -175,21 +175,10 @@ class IndexedEngine:
             first.absorb(other)
         return first
 
-    def _pool(self, attention: int, capacity: int) -> KVPool:
-        """Return empty tables for self-attention (0) or cross-attention (1).
-
-        Tables of batches that are finished are used again: fresh memory is slow when first touched.
-        """
-        sizes = self.cache_sizes[attention]
-        spare = self.spare_pools[sizes]
-        pool = spare.pop() if spare else KVPool(len(self.decoder_layers), *sizes, self.dtype)
-        pool.clear(capacity + 1)
-        return pool
-
     def _encode(self, encoder: IndexedEncoder, source: Ragged) -> IndexedMemory:
         """Encode sources and compute the keys and values of their memory."""
         encoder.embed.check(source.values, source.longest)
-        pool = self._pool(1, source.tokens)
+        pool = self.spare_pools[1].take(source.tokens + 1)
         new = pool.take(source.tokens)
         if source.tokens:
             memory_ND = encoder(source)
@@ -240,7 +229,10 @@ class IndexedEngine:
         rotation = _rotation(self.decoder_layers[0], length_N, self.empty)
         memory, memory_index = self.no_memory
         if state.memory is not None:
-            memory, memory_index = state.memory.pool.views, self._memory_index(state.memory, state.beams_B, shared)
+            memory, memory_index = (
+                state.memory.pool.views,
+                self._memory_index(state.memory, state.beams or state.beams_B, shared),
+            )
         with nullcontext() if self.thread_sharing is None else self.thread_sharing.step(length_N.shape[0]):
             logits_NV: Tensor = self.decode(x_ND, rows, new, state.own.tables_and_views, memory, memory_index, rotation)
         if shared > 1:
@@ -259,7 +251,7 @@ class IndexedEngine:
             self.embed.check(tokens_R, longest)
             raise
 
-    def _memory_index(self, memory: IndexedMemory, beams_B: Int[Tensor, " B"], shared: int) -> AttentionIndex:
+    def _memory_index(self, memory: IndexedMemory, beams: int | Int[Tensor, " B"], shared: int) -> AttentionIndex:
         """Return where each row attends in the memory, or the first row of each sentence if one stands for all."""
         if shared > 1:
             first: AttentionIndex = self.attention_index(
@@ -267,8 +259,8 @@ class IndexedEngine:
             )
             return first
         if memory.index is None:
-            rows_RS = memory.rows_BS.repeat_interleave(beams_B, 0)
-            bias_RHS = memory.bias_BS.repeat_interleave(beams_B, 0)[:, None]
+            rows_RS = memory.rows_BS.repeat_interleave(beams, 0)
+            bias_RHS = memory.bias_BS.repeat_interleave(beams, 0)[:, None]
             memory.index = self.attention_index(rows_RS, bias_RHS, memory.pool.heads, memory.pool.lines)
         return memory.index
 

@@ -5,7 +5,10 @@ lists are exchanged; to drop or add sentences, lists are dropped or added. Rows 
 same column, and the columns before a row's first token are masked.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
+from threading import RLock
 
 import torch
 from jaxtyping import Float, Int
@@ -15,6 +18,8 @@ from torch.nn import functional
 from regard.engines.indexed_attention import AttentionIndex, round_up
 
 MIN_ROWS = 64  # rows of the smallest table
+SPARE_BYTES, SPARE_POOLS = 64 << 20, 2
+"""Tables that are kept for later batches: so many bytes, or so many pools if these are larger."""
 
 
 class KVPool:
@@ -37,6 +42,11 @@ class KVPool:
         for table in (*self.keys, *self.values):
             table[0] = 0
         self.taken = 1
+
+    @property
+    def bytes(self) -> int:
+        """Size of the tables."""
+        return self.capacity * self.heads * sum(self.sizes) * len(self.keys) * self.dtype.itemsize
 
     @property
     def lines(self) -> int:
@@ -96,6 +106,40 @@ class KVPool:
         values = [table.view(-1, self.sizes[1]) for table in self.values]
         self.views = list(zip(keys, values, strict=True))
         self.tables_and_views = list(zip(self.keys, self.values, keys, values, strict=True))
+
+
+class SparePools:
+    """The tables of finished batches, to be used again: fresh memory is slow when first touched.
+
+    They are as many as there were batches at a time, and each grows to what the largest batch has ever needed. So their
+    memory is limited, or that of a server with many workers would grow for days; the oldest are dropped first. A few
+    are kept whatever their size, since a large model has large tables in every batch.
+    """
+
+    def __init__(self, layers: int, heads: int, sizes: tuple[int, int], dtype: torch.dtype) -> None:
+        """Begin without any; the arguments are those of `KVPool`."""
+        self._make = partial(KVPool, layers, heads, sizes, dtype)
+        self._pools: deque[KVPool] = deque()
+        self._bytes = 0
+        # A thread that is inside may be interrupted by the garbage collector, which returns the tables of a batch.
+        self._lock = RLock()
+
+    def take(self, capacity: int) -> KVPool:
+        """Return empty tables with at least this many rows."""
+        with self._lock:
+            pool = self._pools.pop() if self._pools else None
+            self._bytes -= 0 if pool is None else pool.bytes
+        pool = pool or self._make()
+        pool.clear(capacity)
+        return pool
+
+    def give_back(self, pool: KVPool) -> None:
+        """Keep tables that are no longer in use, as far as the limit allows."""
+        with self._lock:
+            self._pools.append(pool)
+            self._bytes += pool.bytes
+            while self._bytes > SPARE_BYTES and len(self._pools) > SPARE_POOLS:
+                self._bytes -= self._pools.popleft().bytes
 
 
 @dataclass(eq=False)

@@ -2,8 +2,9 @@
 
 from functools import lru_cache
 
-import torch
+import numpy as np
 from jaxtyping import Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -19,9 +20,10 @@ def check_rows(rows_R: Int[Tensor, " R"], beams: int, rows: int) -> None:
     """
     if rows_R.device.type != "cpu":
         return
-    sentences = rows_R // beams
-    if rows_R.shape[0] == rows and torch.equal(sentences, _sentences(rows, beams)):  # the usual case, in one check
+    # The usual case, in one check. NumPy takes a quarter of the time of torch for so few numbers.
+    if rows_R.shape[0] == rows and bool((rows_R.numpy() // beams == _sentences(rows, beams)).all()):
         return
+    sentences = rows_R // beams
     whole = rows_R.shape[0] % beams == 0 and bool((sentences.view(-1, beams) == sentences[::beams, None]).all())
     if not whole or rows_R.shape[0] >= rows:
         raise ValueError(
@@ -48,6 +50,6 @@ def check_mixed_rows(rows_R: Int[Tensor, " R"], sentence_R: Int[Tensor, " R2"]) 
 
 
 @lru_cache
-def _sentences(rows: int, beams: int) -> Int[Tensor, " R"]:
+def _sentences(rows: int, beams: int) -> NDArray[np.int64]:
     """Return the sentence of each row."""
-    return torch.arange(rows) // beams
+    return np.arange(rows) // beams

@@ -95,10 +95,10 @@ class Embedding(nn.Module):
         Raises:
             ValueError: If a sequence is longer than the positions, or an id is not in the vocabulary.
         """
-        limit = self.max_positions
-        if limit is not None and longest > limit:
+        position = self.position
+        if position is not None and position.limit is not None and longest > position.limit:
             raise ValueError(
-                f"a sequence of {longest} tokens is longer than the {limit} learned positions; "
+                f"a sequence of {longest} tokens is longer than the {position.limit} learned positions; "
                 "shorten it, or train with sinusoidal positions, which have no limit"
             )
         if ids.device.type == "cpu" and ids.numel() and not torch.compiler.is_compiling():

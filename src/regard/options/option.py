@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, cached_property
 from numbers import Integral, Real
 from types import NoneType
 from typing import Any, Literal, Self, TypeVar, get_args, get_origin
@@ -95,22 +95,27 @@ class Option:
         """The help text as a sentence, with the paper."""
         return f"{self.help} ({self.paper})." if self.paper else f"{self.help}."
 
-    @property
+    @cached_property
     def optional(self) -> bool:
         """Whether the value may be None."""
         return NoneType in get_args(self.type)
 
-    @property
+    @cached_property
     def kind(self) -> Any:
         """The type of a value that is not None."""
         (kind,) = [part for part in get_args(self.type) if part is not NoneType] if self.optional else [self.type]
         return kind
 
+    @cached_property
+    def choices(self) -> tuple[Any, ...]:
+        """The allowed values, if the type lists them."""
+        return get_args(self.kind) if get_origin(self.kind) is Literal else ()
+
     @property
     def allowed(self) -> str:
         """The allowed values in words, such as `an integer of at least 1`."""
-        if get_origin(self.kind) is Literal:
-            return " or ".join(get_args(self.kind))
+        if self.choices:
+            return " or ".join(self.choices)
         words = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}.get(self.kind, "")
         bounds = (("of at least", self.minimum), ("above", self.above), ("of at most", self.maximum))
         limits = " and ".join(f"{name} {bound:g}" for name, bound in bounds if bound is not None)
@@ -121,8 +126,8 @@ class Option:
         if value is None and self.optional:
             return
         match self.kind:
-            case kind if get_origin(kind) is Literal:
-                valid = value in get_args(kind)
+            case _ if self.choices:
+                valid = value in self.choices
             case kind if kind is bool:
                 valid = isinstance(value, bool)
             case kind if kind is int:
@@ -191,6 +196,8 @@ class OptionSet:
         Raises:
             ValueError: If there is no option of that name, or a value is not allowed.
         """
+        if not changes:
+            return self
         known = [declared.name for declared in fields(self)]
         for name in changes:
             if name not in known:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import torch
 
@@ -30,6 +31,7 @@ MAX_RETRIES = 8
 """Repetitions of a search whose hypotheses contain a phrase to avoid, each time in other tokens."""
 
 
+@lru_cache(maxsize=256)
 def translation_search(options: TranslationOptions, max_target: int) -> decode.SearchOptions:
     """Return the options of the search for a translation of at most `max_target` tokens."""
     if options.min_length > max_target:

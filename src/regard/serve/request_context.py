@@ -4,8 +4,8 @@ import re
 from collections.abc import Container
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from random import Random
 from time import perf_counter
-from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -14,6 +14,8 @@ from regard.serve.access_log import AccessLog
 HEADER = "x-request-id"
 _VALID_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _METHODS = frozenset(("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE"))
+_random = Random()
+"""Seeded by the operating system once: to ask it for each id takes longer, and an id is no secret."""
 _KEY = "regard.request"  # in the scope of a request that has a context
 
 
@@ -21,7 +23,7 @@ _KEY = "regard.request"  # in the scope of a request that has a context
 class RequestContext:
     """What is known about a request besides its content."""
 
-    id: str = field(default_factory=lambda: uuid4().hex)
+    id: str = field(default_factory=lambda: f"{_random.getrandbits(128):032x}")
     model: str | None = None
     """Name of the model that it uses."""
     lines: int | None = None

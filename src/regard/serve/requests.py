@@ -65,7 +65,8 @@ class TranslateFields(LinesRequest):
     @property
     def given(self) -> dict[str, Any]:
         """The decoding options that the request has."""
-        return {name: value for name in _OPTIONS if (value := getattr(self, name)) is not None}
+        names = self.model_fields_set & _OPTIONS.keys()
+        return {name: value for name in _OPTIONS if name in names and (value := getattr(self, name)) is not None}
 
     def texts(self) -> list[str]:
         """Return all text of the request, to limit its size."""

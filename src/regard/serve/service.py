@@ -113,6 +113,9 @@ class ModelService:
     metrics: Metrics
     model_lock: Lock = field(default_factory=Lock)
     """Held while the activations of the model are recorded or changed, which one thread may do at a time."""
+    _mixing: dict[bool, tuple[bool, bool]] = field(default_factory=dict)
+    """Whether the engine, without and with a coverage penalty, can mix beam widths and take new sentences: the check of
+    a protocol is slow."""
 
     def batch_key(self, segment: Segment) -> BatchKey:
         """Return the key by which segments are batched: lines with any options share the steps of one search.
@@ -121,11 +124,14 @@ class ModelService:
         options.
         """
         options = segment.line.search
-        engine = self.translator.engine_for(options)
         covers = options.coverage_penalty > 0
-        if isinstance(engine, decode.MixedStepper):
+        if covers not in self._mixing:
+            engine = self.translator.engine_for(options)
+            self._mixing[covers] = isinstance(engine, decode.MixedStepper), isinstance(engine, decode.JoinableStepper)
+        mixes_rows, is_joinable = self._mixing[covers]
+        if mixes_rows:
             return covers, None
-        return covers, options.rows if isinstance(engine, decode.JoinableStepper) else options
+        return covers, options.rows if is_joinable else options
 
     def search(self, segments: Sequence[SourceSegment], options: SearchOptions) -> list[list[Hypothesis]]:
         """Search for some segments apart from all others."""
@@ -203,7 +209,7 @@ class SearchBatch:
     @property
     def is_open(self) -> bool:
         """Whether segments can be added: always if the engine can join states, else only to an empty batch."""
-        return not self.segments or isinstance(self.engine, decode.JoinableStepper)
+        return not self.segments or self.search.joinable_stepper is not None
 
     def add(self, segments: Sequence[Segment]) -> None:
         """Encode segments and add them to the search, those with equal numbers of rows together."""
