@@ -68,14 +68,7 @@ def words(
     height = LINE * (placed[-1].line + 1) + GAP * len(sentences) + LEGEND
     below_width = 16.0 + RAMP + text_widths([label], fonts, NOTE_SIZE)[0] + 30.0
     width = max(below_width, *(word.offset + word.width for word in placed)) + PAD
-    figure = style.new_figure((indent + width) / 72, height / 72)
-    figure.set_layout_engine("none")  # the positions of all words are known
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    axes.set_xlim(-indent, width)
-    axes.set_ylim(height, 0)
-    axes.axis("off")
-    if right_to_left(flat):
-        axes.invert_xaxis()
+    figure, axes = _new_page(indent, width, height, right_to_left(flat))
     norm = style.weight_norm(np.append(numbers, 0.0 if largest is None else largest), scale)
     _draw_words(axes, placed, DARKEST * np.asarray(norm(numbers)), list(zip(flat, below, strict=True)), marked, fonts)
     for sentence, text in enumerate(margins):
@@ -86,6 +79,19 @@ def words(
     if title:
         axes.set_title(escape_math(title), fontsize=10, color=style.INK, fontfamily=fonts)
     return figure
+
+
+def _new_page(indent: float, width: float, height: float, from_the_right: bool) -> tuple[Figure, Axes]:
+    """Return an empty figure with axes in points, whose origin is above the first word."""
+    figure = style.new_figure((indent + width) / 72, height / 72)
+    figure.set_layout_engine("none")  # the positions of all words are known
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set_xlim(-indent, width)
+    axes.set_ylim(height, 0)
+    axes.axis("off")
+    if from_the_right:
+        axes.invert_xaxis()
+    return figure, axes
 
 
 def _write(axes: Axes, at: float, baseline: float, text: str, size: float, fonts: list[str], **options: Any) -> None:

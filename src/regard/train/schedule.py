@@ -106,17 +106,26 @@ def plan_in_time(done: int, seconds: float, pace: float, validation: float, ever
         every = min(max(tenth, seldom), -(-steps // 2))
         steps = _steps_that_fit(done, seconds, pace, validation, every)
     assert every is not None
-    return TimePlan(steps, every)
+    # What is left may be too short for another validation: then those that fit are moved apart, for more steps.
+    left = seconds - _seconds_of(steps, done, pace, validation, every)
+    wider = -(-(steps + int(left / pace)) // -(-steps // every))
+    more = _steps_that_fit(done, seconds, pace, validation, wider)
+    return TimePlan(more, wider) if more > steps else TimePlan(steps, every)
 
 
 def _steps_that_fit(done: int, seconds: float, pace: float, validation: float, every: int) -> int:
     """Return the largest number of steps, at least one more, that end in time with their validations."""
 
     def cost(steps: int) -> float:
-        validations = steps // every - done // every + (steps % every > 0)  # and one at the end
-        return (steps - done) * pace + validations * validation
+        return _seconds_of(steps, done, pace, validation, every)
 
     return done + max(bisect_right(range(done, done + int(seconds / pace) + 1), seconds, key=cost) - 1, 1)
+
+
+def _seconds_of(steps: int, done: int, pace: float, validation: float, every: int) -> float:
+    """Return the time that is left of so many steps, `done` of which are completed, with their validations."""
+    validations = steps // every - done // every + (steps % every > 0)  # and one at the end
+    return (steps - done) * pace + validations * validation
 
 
 def learning_rate(settings: ResolvedTrain, step: int, shrunk: float = 1.0) -> float:
