@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.engines.kv_pool import SPARE_BYTES, SparePools
+from regard.engines.kv_pool import SPARE_BYTES, SparePools, drop_spare_pools
 
 ROW_BYTES = 2 * 2 * 64 * 4  # keys and values of two layers, 64 float32 numbers each
 
@@ -37,3 +37,15 @@ def test_spare_pools_have_the_limit_or_two_pools_above_it(share: int, kept: int)
         spare.give_back(pool)
     taken = [spare.take(1) for _ in range(6)]
     assert [any(pool is other for other in taken) for pool in pools] == [False] * (6 - kept) + [True] * kept
+
+
+def test_spare_pools_of_all_engines_are_dropped_and_used_ones_are_not() -> None:
+    first, second = spare_pools(), spare_pools()
+    given_back, used = first.take(100), second.take(100)
+    used.take(50)
+    first.give_back(given_back)
+    drop_spare_pools()
+    assert first.take(1) is not given_back
+    assert used.taken == 51
+    second.give_back(used)
+    assert second.take(1) is used

@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from threading import RLock
+from weakref import WeakSet
 
 import torch
 from jaxtyping import Float, Int
@@ -121,6 +122,7 @@ class SparePools:
         self._make = partial(KVPool, layers, heads, sizes, dtype)
         self._pools: deque[KVPool] = deque()
         self._bytes = 0
+        _EVERY.add(self)
         # A thread that is inside may be interrupted by the garbage collector, which returns the tables of a batch.
         self._lock = RLock()
 
@@ -140,6 +142,22 @@ class SparePools:
             self._bytes += pool.bytes
             while self._bytes > SPARE_BYTES and len(self._pools) > SPARE_POOLS:
                 self._bytes -= self._pools.popleft().bytes
+
+    def clear(self) -> None:
+        """Drop all tables."""
+        with self._lock:
+            self._pools.clear()
+            self._bytes = 0
+
+
+_EVERY: WeakSet[SparePools] = WeakSet()
+"""The spare pools of all engines of this process."""
+
+
+def drop_spare_pools() -> None:
+    """Drop the spare tables of all engines, which have grown to what the largest batch has ever needed."""
+    for spare in list(_EVERY):
+        spare.clear()
 
 
 @dataclass(eq=False)

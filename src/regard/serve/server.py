@@ -16,6 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
 
+from regard.engines.kv_pool import drop_spare_pools
 from regard.engines.malloc import limit_arenas, trim_memory
 from regard.serve.app import make_app
 from regard.serve.connections import ConnectionLimitMiddleware, HttpConnection, WebSocketConnection
@@ -152,6 +153,12 @@ class TrimSchedule:
         return is_due
 
 
+def _return_memory() -> None:
+    """Return memory to the kernel that no request in progress uses."""
+    drop_spare_pools()
+    trim_memory()
+
+
 class _Server(uvicorn.Server):
     """A server that limits its connections, says when it is ready, and is not ready for a while before it stops."""
 
@@ -194,7 +201,7 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         # Called ten times a second. The thread does not hold Python's lock while it returns memory.
         if self._trims.is_due(time.monotonic(), self.server_state.total_requests, bool(self.server_state.tasks)):
-            await asyncio.to_thread(trim_memory)
+            await asyncio.to_thread(_return_memory)
         return await super().on_tick(counter)
 
     @contextmanager
