@@ -109,7 +109,8 @@ def test_sampled_subwords_stay_within_the_learned_positions(tiny: Make, trained:
 
 
 def test_the_training_loss_falls(tiny: Make, trained: Train, tmp_path: Path) -> None:
-    events = trained(tiny("train.steps=40", "train.every=40", "model.dropout=0.0"), tmp_path)
+    # The loss is a mean since the last reading. There is one at each validation, elsewhere they depend on the speed.
+    events = trained(tiny("train.steps=40", "train.every=20", "model.dropout=0.0"), tmp_path)
     losses = [event.loss for event in events if isinstance(event, Progress)]
     assert losses[-1] < losses[0] - 2.0
 
