@@ -108,9 +108,12 @@ def plan_in_time(done: int, seconds: float, pace: float, validation: float, ever
     assert every is not None
     # What is left may be too short for another validation: then those that fit are moved apart, for more steps.
     left = seconds - _seconds_of(steps, done, pace, validation, every)
-    wider = -(-(steps + int(left / pace)) // -(-steps // every))
-    more = _steps_that_fit(done, seconds, pace, validation, wider)
-    return TimePlan(more, wider) if more > steps else TimePlan(steps, every)
+    plan, validations = TimePlan(steps, every), -(-steps // every)
+    for count in (validations, validations - 1) if done >= every else (validations,):  # one of them may be over
+        wider = -(-(steps + int(left / pace)) // count)
+        more = _steps_that_fit(done, seconds, pace, validation, wider)
+        plan = TimePlan(more, wider) if more > plan.steps else plan
+    return plan
 
 
 def _steps_that_fit(done: int, seconds: float, pace: float, validation: float, every: int) -> int:
