@@ -48,7 +48,7 @@ class NgramEmbedding(nn.Module):
         sums_BD = self.weight.new_zeros(len(tokens), self.width)
         counts_B = self.weight.new_zeros(len(tokens))
         starts_B, left_N = tokens.offsets[:-1].long(), tokens.lengths_B.index_select(0, tokens.sequence_N)
-        left_N = left_N - tokens.position_N  # tokens from here to the end of the text
+        left_N = left_N - tokens.position_N  # tokens from this one to the end of its text
         for order, rows_N in enumerate(self.rows(tokens.values), start=1):
             counted_N = (left_N >= order).to(self.weight.dtype)
             counts_B = counts_B + (tokens.lengths_B - (order - 1)).clamp(min=0)
@@ -63,7 +63,7 @@ class NgramEmbedding(nn.Module):
     def rows(self, ids_N: Int64[Tensor, " N"]) -> list[Int64[Tensor, " N"]]:
         """Return the row of the n-gram that begins at each token, for n-grams of one token, of two, and so on.
 
-        Rows of n-grams that would continue in the next text are of no use.
+        Near the end of a text, n-grams would continue in the next text; `forward` gives these the weight 0.
         """
         rows, hashes_N, next_N = [ids_N], ids_N, ids_N
         for _ in range(1, self.longest):

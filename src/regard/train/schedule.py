@@ -109,7 +109,8 @@ def plan_in_time(done: int, seconds: float, pace: float, validation: float, ever
     # What is left may be too short for another validation: then those that fit are moved apart, for more steps.
     left = seconds - _seconds_of(steps, done, pace, validation, every)
     plan, validations = TimePlan(steps, every), -(-steps // every)
-    for count in (validations, validations - 1) if done >= every else (validations,):  # one of them may be over
+    # After the first validation, there may also be one fewer: two are enough, and the last one ends the run.
+    for count in (validations, validations - 1) if done >= every else (validations,):
         wider = -(-(steps + int(left / pace)) // count)
         more = _steps_that_fit(done, seconds, pace, validation, wider)
         plan = TimePlan(more, wider) if more > plan.steps else plan
