@@ -7,7 +7,7 @@ import torch._dynamo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.nn.ragged import Layout, Ragged
+from regard.nn.ragged import Layout, NestedRagged, Ragged
 
 lengths_of_a_batch = st.lists(st.one_of(st.just(0), st.just(1), st.integers(0, 40)), min_size=1, max_size=12)
 
@@ -174,3 +174,20 @@ def test_a_repeated_batch_equals_one_built_from_the_repeated_list() -> None:
     for name in ("lengths_B", "offsets", "sequence_N", "position_N"):
         assert torch.equal(getattr(repeated.layout, name), getattr(expected.layout, name)), name
     assert repeated.longest == expected.longest
+
+
+PARTS = st.lists(st.lists(st.lists(st.integers(1, 99), max_size=4), max_size=4), min_size=1, max_size=5)
+
+
+@given(PARTS.filter(lambda batch: any(batch)))
+def test_the_parts_of_a_nested_batch_are_those_of_its_lists(batch: list[list[list[int]]]) -> None:
+    nested = NestedRagged.from_list(batch)
+    assert [part.tolist() for part in nested.parts().to_list()] == [part for parts in batch for part in parts]
+    assert nested.sizes.lengths_B.tolist() == list(map(len, batch))
+    assert len(nested.repeated()) == 2 * len(batch)
+    assert [part.tolist() for part in nested.repeated().parts().to_list()] == 2 * [p for parts in batch for p in parts]
+
+
+def test_a_nested_batch_needs_the_parts_of_each_sequence() -> None:
+    with pytest.raises(ValueError, match="parts of 1 sequences for 2 sequences"):
+        NestedRagged(Ragged.from_list([[1], [2]]), Ragged.from_list([[1]]))

@@ -3,7 +3,7 @@
 Any encoder goes with any decoder, as far as their widths fit: a decoder needs nothing but a `Memory`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
@@ -68,6 +68,21 @@ class Memory:
                 "give encoder and decoder the same cell, number of layers and width"
             )
         return last
+
+
+@dataclass(frozen=True, eq=False)
+class NestedMemory(Memory):
+    """The memory of an encoder of nested inputs, such as dialogues of turns, with a state for each token.
+
+    A decoder that knows nothing of parts reads the states of all tokens.
+    """
+
+    parts: Layout = field(kw_only=True)
+    """The tokens of each part: one sequence for each part, in the order of `states_ND`."""
+    members: Layout = field(kw_only=True)
+    """The parts of each input: one sequence for each input."""
+    part_states_UD: Float[Tensor, "U D4"] | None = field(default=None, kw_only=True)
+    """A state for each part, if the encoder has one."""
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ The end of a tensor's name is its shape, by one legend for the whole project:
     K  keys                                      W  beam width
     L  layers                                    R  rows of a search, B times W
     M  words of a ragged batch, end to end
+    U  parts (sentences, turns) of a nested batch, end to end
 
 A mask is true where attention is allowed. A length counts real tokens. Tensors are batch first.
 """

@@ -1,6 +1,7 @@
 """Ragged batches: sequences of unequal length without padding.
 
-`Ragged` holds the values of all tokens, end to end, and `Layout` the boundaries between sequences. What kernels need of
+`Ragged` holds the values of all tokens, end to end, and `Layout` the boundaries between sequences. `NestedRagged` also
+has boundaries inside of sequences: between the sentences of documents, or the turns of dialogues. What kernels need of
 a layout (lengths, the sequence and the position of each token) is computed once per batch and shared by all tensors of
 that layout. These are plain tensors and ints, so `torch.compile` compiles once for batches of every size.
 """
@@ -169,6 +170,11 @@ class Ragged:
         return self.layout.lengths_B
 
     @property
+    def device(self) -> torch.device:
+        """The device of the batch."""
+        return self.values.device
+
+    @property
     def sequence_N(self) -> Int32[Tensor, " N"]:
         """Return the number of the sequence each token belongs to."""
         return self.layout.sequence_N
@@ -201,6 +207,55 @@ class Ragged:
     def pin_memory(self) -> "Ragged":
         """Return the batch in page-locked memory, from which copies to CUDA overlap with computation."""
         return Ragged(self.values.pin_memory(), self.layout.pin_memory())
+
+
+@dataclass(frozen=True, eq=False)
+class NestedRagged:
+    """A batch of sequences of parts, such as dialogues of turns: tokens, and the sizes of the parts.
+
+    Example:
+        >>> batch = NestedRagged.from_list([[[7, 8], [9]], [[5]]])
+        >>> batch.tokens.lengths_B, batch.sizes.values
+        (tensor([3, 1], dtype=torch.int32), tensor([2, 1, 1]))
+    """
+
+    tokens: Ragged
+    """The token ids of each sequence. Tokens beyond its last part fill up a batch and are not read."""
+    sizes: Ragged
+    """The number of tokens of each part of each sequence."""
+
+    def __post_init__(self) -> None:
+        """Check that the parts belong to the sequences."""
+        if len(self.tokens) != len(self.sizes):
+            raise ValueError(f"got the parts of {len(self.sizes)} sequences for {len(self.tokens)} sequences")
+
+    @classmethod
+    def from_list(cls, sequences: Sequence[Sequence[Sequence[int]]]) -> "NestedRagged":
+        """Create a batch from the parts of each sequence, given as lists of ids."""
+        tokens = Ragged.from_list([list(chain.from_iterable(parts)) for parts in sequences])
+        return cls(tokens, Ragged.from_list([[len(part) for part in parts] for parts in sequences]))
+
+    def __len__(self) -> int:
+        """Return the number of sequences."""
+        return len(self.tokens)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the batch."""
+        return self.tokens.device
+
+    def parts(self) -> Ragged:
+        """Return the tokens with each part as a sequence of its own; reads the sizes on the host."""
+        layout = Layout.from_lengths(self.sizes.values)
+        return Ragged(self.tokens.values[: layout.tokens], layout)
+
+    def repeated(self) -> "NestedRagged":
+        """Return the batch followed by itself; it must not be filled up."""
+        return NestedRagged(self.tokens.repeated(), self.sizes.repeated())
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "NestedRagged":
+        """Return the batch on another device."""
+        return NestedRagged(self.tokens.to(device, non_blocking), self.sizes.to(device, non_blocking))
 
 
 def _from_host_offsets(offsets: NDArray[np.int32]) -> Layout:
