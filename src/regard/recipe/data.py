@@ -188,7 +188,7 @@ class PhrasebookCorpus(BaseCorpus):
 
     def check_fields(self, names: Sequence[str]) -> None:
         """Raise a ValueError if a record has fields that the phrasebook does not know, or needs another language."""
-        if len(names) > 2 or "label" in names:
+        if len(names) > 2 or not {"label", "history"}.isdisjoint(names):
             raise ValueError(
                 f"generates pairs of texts, but this task has the fields {', '.join(names)}: use a file with them all"
             )
@@ -216,6 +216,56 @@ class DocumentsCorpus(BaseCorpus):
             )
 
 
+class DialogueCorpus(BaseCorpus):
+    """Dialogues, of which each turn but the first is a reply to the turns before it. `.gz` files are decompressed.
+
+    A file whose name ends in `.jsonl` or `.json` has a JSON object on each line, with an array of turns; any other file
+    has a turn on each line, and a blank line after each dialogue.
+    """
+
+    kind: Literal["dialogues"] = "dialogues"
+    """Dialogues, of which each turn but the first is a reply."""
+    path: str
+    """The file."""
+    key: str = "turns"
+    """Key of the turns in a JSON object. A turn is a string, or an object with a `text` and a `speaker`. Successive
+    turns of one speaker are joined."""
+    speaker: str = ""
+    """Learn only the replies of this speaker, where speakers are named; empty learns those of all."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The one file."""
+        return (self.path,)
+
+    def check_fields(self, names: Sequence[str]) -> None:
+        """Raise a ValueError unless the fields are history and reply."""
+        _check_history_and_reply(self.kind, names)
+
+
+class SmallTalkCorpus(BaseCorpus):
+    """Generated dialogues in which replies depend on earlier turns; needs no file."""
+
+    kind: Literal["smalltalk"] = "smalltalk"
+    """Generated dialogues in which replies depend on earlier turns."""
+    count: Positive = 20_000
+    """How many distinct dialogues to generate."""
+    split: Literal["train", "valid", "test"] = "train"
+    """Part of the dialogues; no question about an earlier turn occurs in two parts with the turns it depends on."""
+
+    def check_fields(self, names: Sequence[str]) -> None:
+        """Raise a ValueError unless the fields are history and reply."""
+        _check_history_and_reply(self.kind, names)
+
+
+def _check_history_and_reply(kind: str, names: Sequence[str]) -> None:
+    if tuple(names) != ("history", "reply"):
+        raise ValueError(
+            f".kind = '{kind}' has histories and replies, but this task has the fields {', '.join(names)}: set "
+            "task = 'chat', or name another file"
+        )
+
+
 def _corpus_kind(value: object) -> str:
     """Return the kind that a table names, or the one that its keys and file name imply."""
     if not isinstance(value, dict):
@@ -238,7 +288,9 @@ Corpus = Annotated[
     | Annotated[ConlluCorpus, Tag("conllu")]
     | Annotated[ConllCorpus, Tag("conll")]
     | Annotated[PhrasebookCorpus, Tag("phrasebook")]
-    | Annotated[DocumentsCorpus, Tag("documents")],
+    | Annotated[DocumentsCorpus, Tag("documents")]
+    | Annotated[DialogueCorpus, Tag("dialogues")]
+    | Annotated[SmallTalkCorpus, Tag("smalltalk")],
     Discriminator(_corpus_kind),
 ]
 
@@ -260,14 +312,18 @@ class Data(Section):
     """Filters that drop training records; remove a name from the list to switch that filter off."""
     longest: int = Field(default=256, gt=0, le=100_000)
     """Maximum number of tokens in each text of a record; the filter `long` drops records beyond it. The end of each
-    given word, or sentence of a document, counts as a token too. Classification drops no long texts: it cuts their
-    ends off."""
+    given word, turn, or sentence of a document, counts as a token too. Classification drops no long texts: it cuts
+    their ends off. Chat cuts the beginnings of long histories off."""
     ratio: float = Field(default=9.0, gt=1.0)
     """Maximum ratio of the lengths, in tokens, of the texts of a record; `ratio` drops the record beyond (KFTT: 9)."""
     order: Literal["random", "length"] = "random"
     """`random` fills batches in shuffled order; `length` batches records of similar length, for kernels that pad."""
     documents: Literal["line", "paragraph", "file"] = "line"
     """What is one record of a text file of a language model: a line, a paragraph (before a blank line) or the file."""
+    turns: Size = 6
+    """Dialogues: the number of turns before a reply that its history has, at most."""
+    reverse: bool = False
+    """Dialogues: predict each turn from the turn after it, for reranking by mutual information (Li et al. 2016)."""
     block: Size | None = None
     """Language models: concatenate all documents and train on blocks of this many tokens; unset keeps them apart."""
     stride: Size | None = None

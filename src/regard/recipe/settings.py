@@ -14,8 +14,11 @@ from regard.recipe.model import Han, Model, Rnn, Transformer
 from regard.recipe.section import Fraction, Positive, Section, TupleOf
 from regard.recipe.tasks import (
     MASK,
+    ME,
     TASK_FAMILIES,
     TASK_FIELDS,
+    YOU,
+    Chatting,
     Classification,
     LanguageModelling,
     Tagging,
@@ -156,6 +159,8 @@ class Recipe(Section):
     """Classification: how a text becomes one vector, and what a label is."""
     tagging: Tagging = Tagging()
     """Tagging: how the tokens of a word become one vector."""
+    chat: Chatting = Chatting()
+    """Chat: how a reply is found."""
 
     @property
     def task_section(self) -> TaskSection | None:
@@ -187,10 +192,17 @@ class Recipe(Section):
                 raise ValueError(f"[{name}] has settings of task = '{name}', and this recipe has task = '{self.task}'")
         return self
 
+    @property
+    def is_retrieval(self) -> bool:
+        """Whether the run selects replies instead of writing them."""
+        return self.task == "chat" and self.chat.objective == "retrieve"
+
     @model_validator(mode="after")
-    def _masked_language_models_have_a_mask(self) -> "Recipe":
-        if self.is_masked and MASK not in self.text.symbols:
-            text = self.text.model_copy(update={"symbols": (*self.text.symbols, MASK)})
+    def _tasks_have_their_symbols(self) -> "Recipe":
+        needed = (MASK,) if self.is_masked else (YOU, ME) if self.task == "chat" else ()
+        missing = tuple(symbol for symbol in needed if symbol not in self.text.symbols)
+        if missing:
+            text = self.text.model_copy(update={"symbols": (*self.text.symbols, *missing)})
             object.__setattr__(self, "text", text)  # a recipe is frozen for everybody else
         return self
 
@@ -226,15 +238,12 @@ class Recipe(Section):
             self._check_classification()
         elif self.task == "tagging":
             self._check_tagging()
+        elif self.task == "chat":
+            self._check_chat()
         return self
 
     def _check_translation(self) -> None:
-        assert not isinstance(self.model, Rnn | Han), "checked before"
-        if self.model.tied in ("all", "embeddings", "outer") and not self.text.joint:
-            raise ValueError(
-                f"model.tied = '{self.model.tied}' shares the embedding of the source, "
-                "which needs text.joint = true; otherwise set model.tied = 'decoder'"
-            )
+        self._check_tied("source")
         if self.decode.coverage_penalty and self.model.kind == "sutskever":
             raise ValueError(
                 f"decode.coverage_penalty = {self.decode.coverage_penalty:g} needs attention, which model.kind = "
@@ -245,6 +254,15 @@ class Recipe(Section):
         if missing:
             raise ValueError(f"data.train uses the tags {missing}, which text.symbols does not list; add them there")
         self._check_no_blocks()
+
+    def _check_tied(self, field: str) -> None:
+        """Raise an error if the input field shares an embedding with the output, but has a vocabulary of its own."""
+        assert not isinstance(self.model, Rnn | Han), "checked before"
+        if self.model.tied in ("all", "embeddings", "outer") and not self.text.joint:
+            raise ValueError(
+                f"model.tied = '{self.model.tied}' shares the embedding of the {field}, "
+                "which needs text.joint = true; otherwise set model.tied = 'decoder'"
+            )
 
     def _check_language_model(self) -> None:
         if self.data.stride is not None and (self.data.block is None or self.data.stride > self.data.block):
@@ -280,6 +298,31 @@ class Recipe(Section):
     def _check_tagging(self) -> None:
         self._check_no_tags()
         self._check_no_blocks()
+
+    def _check_chat(self) -> None:
+        self._check_no_tags()
+        self._check_no_blocks()
+        encoders = ("transformer", "rnn")
+        if self.is_retrieval:
+            if self.model.kind not in encoders:
+                raise ValueError(
+                    f"model.kind = '{self.model.kind}' has no encoder of its own, which chat.objective = 'retrieve' "
+                    f"needs; choose {' or '.join(encoders)}"
+                )
+            if not self.text.joint:
+                raise ValueError("chat.objective = 'retrieve' compares texts of one vocabulary; set text.joint = true")
+            return
+        if isinstance(self.model, Rnn):
+            raise ValueError(
+                "model.kind = 'rnn' is an encoder without a decoder; set chat.objective = 'retrieve', or choose another "
+                "family"
+            )
+        self._check_tied("history")
+        if self.decode.coverage_penalty:
+            raise ValueError(
+                f"decode.coverage_penalty = {self.decode.coverage_penalty:g} is for task = 'translation'; a reply need "
+                "not cover its history: remove it"
+            )
 
 
 _TASK_SECTIONS = {name for name in Recipe.model_fields if name in TASK_FIELDS}

@@ -6,13 +6,14 @@ from pydantic import Field
 
 from regard.recipe.section import Section, Size
 
-FieldKind = Literal["text", "document", "words", "label", "labels", "tags"]
+FieldKind = Literal["text", "document", "turns", "words", "label", "labels", "tags"]
 """How the values of a field are encoded; see `regard.data.fields`."""
 TASK_FIELDS: dict[str, dict[str, FieldKind]] = {
     "translation": {"source": "text", "target": "text"},
     "language_model": {"text": "text"},
     "classification": {"text": "text", "label": "label"},
     "tagging": {"words": "words", "tags": "tags"},
+    "chat": {"history": "turns", "reply": "text"},
 }
 """The fields of a record of each built-in task (`regard.tasks`), in the order of columns in a file."""
 TASK_FAMILIES: dict[str, tuple[str, ...]] = {
@@ -20,10 +21,14 @@ TASK_FAMILIES: dict[str, tuple[str, ...]] = {
     "language_model": ("transformer",),
     "classification": ("transformer", "rnn", "han"),
     "tagging": ("transformer", "rnn"),
+    "chat": ("transformer", "sutskever", "bahdanau", "luong", "convs2s", "rnn"),
 }
 """The model families that each built-in task works with."""
 MASK = "<mask>"
 """The symbol in place of a token to predict, which masked language models add to `text.symbols`."""
+YOU, ME = "<you>", "<me>"
+"""The symbols that the turns of a dialogue begin with: turns of the other speaker, and earlier ones of the speaker of
+the reply. Chat adds them to `text.symbols`."""
 
 
 class TaskSection(Section):
@@ -83,3 +88,17 @@ class Tagging(TaskSection):
 
     pooling: Literal["first", "last", "mean"] = "first"
     """The state of a word of several tokens: that of its first token, of its last token, or their mean."""
+
+
+class Chatting(TaskSection):
+    """Chat: how a reply is found."""
+
+    ARCHITECTURE: ClassVar[tuple[str, ...]] = ("objective", "pooling", "shared")
+
+    objective: Literal["generate", "retrieve"] = "generate"
+    """How a reply is found: `generate` writes it word by word, with an encoder-decoder (Vinyals & Le 2015); `retrieve`
+    selects one from a knowledge base, with a dual encoder (Lowe et al. 2015)."""
+    pooling: Literal["mean", "first", "attention"] = "mean"
+    """Dual encoder: how the states of a history or reply become one vector; see `classification.pooling`."""
+    shared: bool = True
+    """Dual encoder: histories and replies share one encoder."""
