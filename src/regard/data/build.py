@@ -29,18 +29,19 @@ from numpy.typing import NDArray
 from regard.data.cache import atomic_folder, build_lock, file_digest
 from regard.data.corpus import Chunk, Reader
 from regard.data.dedupe import find_duplicates
-from regard.data.fields import TEXT_KINDS, Field, Fields, TextField, UnequalLengthsError
+from regard.data.fields import CUT_KINDS, TEXT_KINDS, Field, Fields, TextField, UnequalLengthsError
 from regard.data.fields.label import UnknownLabelError
 from regard.data.filters import KEPT, FilterReport, RecordFilter
 from regard.data.rows import Rows
 from regard.data.store import MANIFEST, VERSION, EncodedColumn, FieldWriter, Manifest, Store
 from regard.files import write_atomically
-from regard.recipe import Corpus, Data, DocumentsCorpus, Filter, PhrasebookCorpus
+from regard.recipe import Corpus, Data, DialogueCorpus, DocumentsCorpus, Filter, PhrasebookCorpus, SmallTalkCorpus
 
 _log = logging.getLogger("regard")
 _GENERATORS: dict[type[Corpus], str] = {
     PhrasebookCorpus: "regard.data.phrasebook",
     DocumentsCorpus: "regard.data.documents",
+    SmallTalkCorpus: "regard.data.smalltalk",
 }
 """The packages that generate corpora; a change of their files changes the records."""
 
@@ -104,6 +105,8 @@ def identity(corpus: Corpus, reader: Reader, cache: Path) -> dict[str, Any]:
     if package := _GENERATORS.get(type(corpus)):
         contents = [_package_digest(package), str(reader.seed)]
     settings = corpus.model_dump(exclude={"weight", "files", "path"})
+    if isinstance(corpus, DialogueCorpus | SmallTalkCorpus):
+        settings |= {"turns": reader.turns, "reverse": reader.reverse}
     return settings | {"contents": contents, "fields": list(reader.fields), "documents": reader.documents}
 
 
@@ -230,7 +233,8 @@ class _Builder:
         except (UnknownLabelError, UnequalLengthsError) as error:
             raise ValueError(f"{self.name()}, line {chunk.line(error.index)}: {error}") from None
         lengths = {name: rows.lengths for name, rows in encoded.items() if self.fields[name].kind in TEXT_KINDS}
-        verdicts = self.record_filter.apply(chunk, lengths, duplicate=duplicate, tagged=self.tags)
+        cut = [name for name in lengths if self.fields[name].kind in CUT_KINDS]
+        verdicts = self.record_filter.apply(chunk, lengths, duplicate=duplicate, tagged=self.tags, cut=cut)
         kept = verdicts == KEPT
         columns = {
             name: self._column(name, field, chunk.columns[name], encoded[name], kept)

@@ -14,18 +14,22 @@ from itertools import islice
 from pathlib import Path
 
 from regard.data.conll import read_conll, read_conllu
+from regard.data.dialogues import examples, read_examples
 from regard.data.documents import documents
 from regard.data.fields.lists import SEPARATOR, join_list
 from regard.data.phrasebook import phrases, tagged_sentences
+from regard.data.smalltalk import SPEAKERS, dialogues
 from regard.files import read_lines, read_text
 from regard.recipe import (
     ConllCorpus,
     ConlluCorpus,
     Corpus,
     Data,
+    DialogueCorpus,
     DocumentsCorpus,
     JsonlCorpus,
     PhrasebookCorpus,
+    SmallTalkCorpus,
     TextCorpus,
     TsvCorpus,
 )
@@ -71,11 +75,16 @@ class Reader:
     """Random seed of generated corpora."""
     documents: str = "line"
     """What is one record of a plain text file: a `line`, a `paragraph` or the whole `file`."""
+    turns: int = 6
+    """Maximum number of turns in the history of a reply."""
+    reverse: bool = False
+    """Whether each turn of a dialogue is predicted from the turn after it."""
 
     @classmethod
     def of(cls, data: Data, fields: Sequence[str], seed: int = 0) -> "Reader":
         """Return a reader for the corpora of a recipe's `[data]` section."""
-        return cls(tuple(fields), Path(data.root), seed, data.documents if len(fields) == 1 else "line")
+        documents = data.documents if len(fields) == 1 else "line"
+        return cls(tuple(fields), Path(data.root), seed, documents, data.turns, data.reverse)
 
     def records(self, corpus: Corpus) -> Iterator[tuple[str, ...]]:
         """Yield the records of a corpus one by one, their values in the order of the fields."""
@@ -110,9 +119,9 @@ class Reader:
         match corpus:
             case TextCorpus():
                 return tuple(_find(corpus.files[name], self.root) for name in self.fields)
-            case TsvCorpus() | JsonlCorpus() | ConlluCorpus() | ConllCorpus():
+            case TsvCorpus() | JsonlCorpus() | ConlluCorpus() | ConllCorpus() | DialogueCorpus():
                 return (_find(corpus.path, self.root),)
-            case PhrasebookCorpus() | DocumentsCorpus():
+            case PhrasebookCorpus() | DocumentsCorpus() | SmallTalkCorpus():
                 return ()
 
     def _blocks(self, corpus: Corpus, paths: Sequence[Path]) -> Iterator[tuple[Columns, list[int] | None]]:
@@ -125,11 +134,16 @@ class Reader:
                 return (((words, tags), lines) for words, tags, lines in read_conllu(paths[0], corpus.column))
             case ConllCorpus():
                 return (((words, tags), lines) for words, tags, lines in read_conll(paths[0], corpus.columns))
+            case DialogueCorpus():
+                parts = read_examples(paths[0], corpus, self.turns, self.reverse)
+                return (((histories, replies), lines) for histories, replies, lines in parts)
             case _:
                 return ((columns, None) for columns in self._columns(corpus, paths))
 
     def _columns(
-        self, corpus: TextCorpus | TsvCorpus | JsonlCorpus | PhrasebookCorpus | DocumentsCorpus, paths: Sequence[Path]
+        self,
+        corpus: TextCorpus | TsvCorpus | JsonlCorpus | PhrasebookCorpus | DocumentsCorpus | SmallTalkCorpus,
+        paths: Sequence[Path],
     ) -> Iterator[Columns]:
         """Yield the values of a corpus in which each record is a line, a document or generated."""
         match corpus:
@@ -146,11 +160,20 @@ class Reader:
                 tagged = tagged_sentences(corpus.to, corpus.split, corpus.pairs, self.seed)
                 rows = ({"words": " ".join(item.words), "tags": " ".join(item.tags)} for item in tagged)
                 return _in_columns(rows, self.fields)
+            case SmallTalkCorpus():
+                return _in_columns(self._small_talk(corpus), self.fields)
             case PhrasebookCorpus():
                 # A language model reads the English side.
                 side = {"source": 0, "text": 0, "target": 1}
                 order = [side.get(name, index) for index, name in enumerate(self.fields)]
                 return (tuple(pair[index] for index in order) for pair in _phrasebook(corpus, self.seed))
+
+    def _small_talk(self, corpus: SmallTalkCorpus) -> Iterator[dict[str, str]]:
+        """Yield the examples of generated dialogues in which a speaker of the corpus replies."""
+        for dialogue in dialogues(corpus.split, corpus.count, self.seed):
+            for number, (history, reply) in enumerate(examples(dialogue.turns, self.turns, self.reverse), start=1):
+                if corpus.speaker in ("", SPEAKERS[(number - self.reverse) % 2]):
+                    yield {"history": history, "reply": reply}
 
 
 def _parallel_files(paths: Sequence[Path]) -> Iterator[Columns]:

@@ -102,7 +102,9 @@ def _json_turns(where: str, line: str, key: str, number: int) -> list[Turn]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: not JSON ({error}). Each line must be one JSON object.") from error
     if not isinstance(value, dict) or key not in value:
-        found = f"its keys are {', '.join(map(repr, list(value)[:10]))}" if isinstance(value, dict) else "it has no keys"
+        found = (
+            f"its keys are {', '.join(map(repr, list(value)[:10]))}" if isinstance(value, dict) else "it has no keys"
+        )
         raise ValueError(f"{where}: no key {key!r}; {found}. Set the corpus's key to that of the array of turns.")
     turns = value[key]
     if not isinstance(turns, list):
@@ -125,7 +127,7 @@ def _json_turn(where: str, turn: object, place: int, number: int) -> Turn:
         text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{where}: turn {place} contains \\u{ord(text[error.start]):04x}, a lone surrogate, which is not a character."
+            f"{where}: turn {place} contains \\u{ord(text[error.start]):04x}, a lone surrogate, which is no character."
         ) from error
     return Turn(text, speaker, number)
 

@@ -8,8 +8,8 @@ Each record is counted under the first filter that drops it, in this order:
 - `copy`: all texts are the same, apart from white space around them.
 - `duplicate`: all values equal those of an earlier record of the same corpus.
 
-`ratio` and `copy` compare the texts of a record, so they apply to tasks with two or more text fields. A record with an
-empty text has no ratio and is no copy: with `empty` switched off, such records are kept.
+`ratio` and `copy` compare the texts of a record, so they apply to tasks with two or more text fields, of which none has
+turns. A record with an empty text has no ratio and is no copy: with `empty` switched off, such records are kept.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -105,6 +105,7 @@ class RecordFilter:
         *,
         duplicate: NDArray[np.bool_] | None = None,
         tagged: Collection[str] = (),
+        cut: Collection[str] = (),
     ) -> NDArray[np.int8]:
         """Return for each record `KEPT`, or 1 + the index in `FILTERS` of the filter that drops it.
 
@@ -113,6 +114,7 @@ class RecordFilter:
             lengths: For each text field, the number of tokens of each record, tags not counted.
             duplicate: Which records repeat an earlier one, if that is known.
             tagged: Fields whose texts get a tag, which counts as one more token.
+            cut: Fields whose texts may have any length, because batches hold only a part of long ones.
         """
         shortest = np.minimum.reduce(list(lengths.values()))
         longest = np.maximum.reduce(list(lengths.values()))
@@ -120,9 +122,11 @@ class RecordFilter:
         empty = (shortest == 0) | np.logical_or.reduce([_blank(column) for column in texts])
         matched = {
             "empty": empty,
-            "long": np.logical_or.reduce([count + (name in tagged) > self.longest for name, count in lengths.items()]),
+            "long": np.logical_or.reduce(
+                [count + (name in tagged) > self.longest for name, count in lengths.items() if name not in cut]
+            ),
         }
-        if len(texts) > 1:
+        if len(texts) > 1 and not cut:
             matched["ratio"] = ~empty & (longest > self.ratio * shortest)
             if "copy" in self.drop:
                 matched["copy"] = ~empty & _same(texts)

@@ -20,7 +20,7 @@ from regard.data.blocks import Blocks
 from regard.data.build import build_store, identity
 from regard.data.cache import atomic_folder, build_lock, cache_folder
 from regard.data.corpus import Reader
-from regard.data.fields import Field, Fields, TextField, learn_fields, load_fields
+from regard.data.fields import CUT_KINDS, TEXT_KINDS, Field, Fields, TextField, learn_fields, load_fields
 from regard.data.store import Store
 from regard.files import write_atomically
 from regard.recipe import Corpus, FieldKind, Filter, Recipe, dump
@@ -236,7 +236,8 @@ def _evaluation_data(recipe: Recipe, task: DataTask, corpus: Corpus, fields: Fie
         return EvaluationData(corpus, Blocks(store, data.block), None, ())
     if not limited or "long" not in task.filters:
         return EvaluationData(corpus, store, None, ())
-    texts = [store.lengths[name] for name, field in fields.items() if isinstance(field, TextField)]
+    limited_fields = [name for name, field in fields.items() if field.kind in TEXT_KINDS - CUT_KINDS]
+    texts = [store.lengths[name] for name in limited_fields]
     fits = np.maximum.reduce(texts) <= data.longest
     if not fits.any():
         raise ValueError(

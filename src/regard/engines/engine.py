@@ -17,7 +17,7 @@ from regard.nn.ragged import Ragged
 class SteppableModel(Protocol):
     """A model that decodes step by step: every encoder-decoder, and a language model."""
 
-    def start(self, inputs: Ragged, beams: int = 1) -> Any:
+    def start(self, inputs: Any, beams: int = 1) -> Any:
         """Encode sources, or prefill prompts, and return the decoding state with `beams` adjacent rows for each."""
 
     def step(self, tokens_R: Int[Tensor, " R"], state: Any) -> tuple[Float[Tensor, "R V"], Any]:

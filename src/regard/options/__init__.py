@@ -16,6 +16,7 @@ neither torch nor pydantic, so that `regard --help` stays instant.
 
 from regard.options.decoding import (
     BeamOptions,
+    ChatOptions,
     CoverageOptions,
     GenerationOptions,
     SamplingOptions,
@@ -26,6 +27,7 @@ from regard.options.terminology import Terminology
 
 __all__ = [
     "BeamOptions",
+    "ChatOptions",
     "CoverageOptions",
     "GenerationOptions",
     "Option",

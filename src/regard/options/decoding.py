@@ -296,6 +296,55 @@ class GenerationOptions(SamplingOptions, SeedOptions, BeamOptions):
         return super().override(**changes)
 
 
+@dataclass(frozen=True)
+class ChatOptions(GenerationOptions):
+    """Options of a reply to the turns of a dialogue: beam search, unless an option of sampling is given.
+
+    >>> ChatOptions().sample, ChatOptions().override(temperature=0.7).sample
+    (False, True)
+    """
+
+    sample: bool = with_default(SeedOptions, "sample", default=False)
+    beam: int = with_default(BeamOptions, "beam", default=5)
+    max_tokens: int = with_default(GenerationOptions, "max_tokens", default=80, help="Maximum tokens of a reply")
+    min_tokens: int = with_default(GenerationOptions, "min_tokens", default=0, help="Minimum tokens of a reply")
+    turns: int | None = option(
+        None, "Maximum number of turns of the history that are read; default: as in training", minimum=1, panel=SEARCH
+    )
+    candidates: int = option(
+        20,
+        "With a model that predicts histories from replies: number of replies to choose from",
+        paper="Li et al. 2016",
+        minimum=1,
+        maximum=1000,
+        panel=SEARCH,
+    )
+    rerank_weight: float = option(
+        0.5,
+        "With such a model: its weight λ in (1 - λ) log p(reply | history) + λ log p(last turn | reply)",
+        paper="Li et al. 2016, eq. 12",
+        minimum=0,
+        maximum=1,
+        panel=SEARCH,
+    )
+
+    def override(self, **changes: Any) -> Self:
+        """Return a copy with some options changed; a given option of sampling turns sampling on.
+
+        Raises:
+            ValueError: If there is no option of that name, a value is not allowed, or options of both search and
+                sampling are given.
+        """
+        if any(changes.get(name) is not None for name in _SAMPLING) and not {"sample", "beam"} & changes.keys():
+            changes["sample"] = True
+        return super().override(**changes)
+
+    def with_candidates(self) -> Self:
+        """Return the options of a search for all replies to choose from."""
+        count = max(self.candidates, self.nbest)
+        return self.override(nbest=count) if self.sample else self.override(nbest=count, beam=max(count, self.beam))
+
+
 _SAMPLING = (*(declared.name for declared in SamplingOptions.declared()), "seed")
 """Options that have no effect without sampling."""
 

@@ -2,6 +2,8 @@
 
 from regard.options import Terminology, TranslationOptions
 from regard.predict.alignment import AlignmentHead
+from regard.predict.chat_attention import AttendedTurn, ReplyAttention, reply_attention
+from regard.predict.chatbot import Chatbot, Reply
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
 from regard.predict.mask_filler import FilledText, MaskCandidate, MaskFiller, PseudoPerplexity
 from regard.predict.segments import TranslationRequest
@@ -14,12 +16,16 @@ from regard.predict.translator import Translator
 __all__ = [
     "AlignmentHead",
     "AttendedSpan",
+    "AttendedTurn",
+    "Chatbot",
     "ClassifiedText",
     "FilledText",
     "GeneratedText",
     "MaskCandidate",
     "MaskFiller",
     "PseudoPerplexity",
+    "Reply",
+    "ReplyAttention",
     "TaggedSentence",
     "Terminology",
     "TextClassifier",
@@ -31,5 +37,6 @@ __all__ = [
     "Translator",
     "WordSurprisal",
     "WordTagger",
+    "reply_attention",
     "word_surprisals",
 ]

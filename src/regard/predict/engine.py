@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from regard import decode, engines
 from regard.engines import SteppableModel
 from regard.models.seq2seq import Seq2Seq
-from regard.nn.ragged import Ragged
+from regard.nn.ragged import NestedRagged, Ragged
 from regard.nn.tap import recording
 from regard.options.decoding import LONGEST_OUTPUT
 from regard.predict.alignment import AlignmentHead
@@ -92,7 +92,7 @@ def encoder_input(sources: Sequence[Sequence[int]], device: torch.device) -> Rag
 
 def run_search(
     engine: SteppableModel,
-    inputs: Ragged,
+    inputs: Ragged | NestedRagged,
     sentences: Sequence[decode.SentenceOptions],
     options: decode.SearchOptions,
     search: Callable[..., list[list[decode.Hypothesis]]] = decode.search,
@@ -100,7 +100,7 @@ def run_search(
     """Encode sources, or prefill prompts, and search for the hypotheses of each in one batch."""
     # A model that is still trained must not keep tensors that were created in inference mode.
     with torch.no_grad(), torch.inference_mode(not isinstance(engine, nn.Module)):
-        return search(engine, engine.start(inputs, options.rows), sentences, options, inputs.values.device)
+        return search(engine, engine.start(inputs, options.rows), sentences, options, inputs.device)
 
 
 def max_tokens(max_positions: int | None, reserved: int = 0) -> int:

@@ -1,7 +1,6 @@
 """Text generation and perplexity by a trained language model."""
 
 import math
-import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -20,6 +19,7 @@ from regard.options import GenerationOptions, OptionError
 from regard.options.decoding import LONGEST_OUTPUT
 from regard.predict.engine import make_engine, max_tokens, run_search
 from regard.predict.search import search_options
+from regard.predict.streaming import OutputMonitor, stream_pieces, text_before_stop
 from regard.recipe import Decode
 from regard.text import END, START, Tokenizer
 
@@ -160,28 +160,9 @@ class TextGenerator:
         chosen = self.options.override(**options)
         if chosen.nbest > 1 or (not chosen.sample and chosen.beam > 1):
             raise OptionError("only a single hypothesis can be streamed; use sampling or {beam:1}, and {nbest:1}")
-        pieces: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        failure: list[BaseException] = []
-        stopped = threading.Event()
-
-        def generate() -> None:
-            try:
-                self._generate(prompt, chosen, pieces.put, stopped)
-            except BaseException as error:
-                failure.append(error)
-            finally:
-                pieces.put(None)
-
-        thread = threading.Thread(target=generate, name="regard-generate", daemon=True)
-        thread.start()
-        try:
-            while (piece := pieces.get()) is not None:
-                yield piece
-        finally:
-            stopped.set()
-            thread.join()
-        if failure:
-            raise failure[0]
+        yield from stream_pieces(
+            lambda emit, stopped: self._generate(prompt, chosen, emit, stopped), name="regard-generate"
+        )
 
     def look(self, prompt: str = "", **options: Any) -> Any:
         """Open the explorer of this model in a notebook: see `regard.look`."""
@@ -222,7 +203,7 @@ class TextGenerator:
         ids = [START, *self.tokenizer.encode(prompt)]
         done: list[int] = []
         logprobs: list[float] = []
-        monitor = _OutputMonitor(self.tokenizer, options.stop, emit, stopped)
+        monitor = OutputMonitor(self.tokenizer, options.stop, emit, stopped)
         while True:
             remaining = options.max_tokens - len(done)
             context = [*ids, *done][-self.window :]
@@ -238,13 +219,13 @@ class TextGenerator:
         results = []
         for hypothesis in hypotheses:
             tokens, scores = [*done, *hypothesis.tokens], (*logprobs, *hypothesis.token_logprobs)
-            text = _before_stop(self.tokenizer.decode(tokens), options.stop)
+            text = text_before_stop(self.tokenizer.decode(tokens), options.stop)
             results.append(GeneratedText(prompt, text, sum(scores), tuple(map(self.tokenizer.piece, tokens)), scores))
         monitor.emit_up_to(results[0].text)
         return replace(results[0], nbest=tuple(results))
 
     def _search(
-        self, context: list[int], room: int, options: GenerationOptions, monitor: "_OutputMonitor", done: list[int]
+        self, context: list[int], room: int, options: GenerationOptions, monitor: "OutputMonitor", done: list[int]
     ) -> list[Hypothesis]:
         """Search for at most `room` more tokens after a context."""
         limits = LengthLimits(min(max(options.min_tokens - len(done), 0), room), room)
@@ -280,47 +261,3 @@ class TextGenerator:
                 picked_N = logprobs_NV.gather(1, labels_N[:, None])[:, 0].double()
                 logprobs += picked_N[torch.tensor(counted, device=self.device)].tolist()
         return logprobs
-
-
-class _OutputMonitor:
-    """Decodes the tokens of one hypothesis as they are generated: finds stop strings, and emits text that is final."""
-
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        stop: tuple[str, ...],
-        emit: Callable[[str], None] | None,
-        stopped: threading.Event | None,
-    ) -> None:
-        self.tokenizer, self.stop, self.emit, self.stopped = tokenizer, stop, emit, stopped
-        self.emitted = ""
-        self.held_back = max((len(text) for text in stop), default=1) - 1
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether anything depends on single tokens."""
-        return bool(self.stop) or self.emit is not None
-
-    def is_complete(self, tokens: Sequence[int]) -> bool:
-        """Emit what is final of these tokens; return whether the text ends at a stop string or was stopped."""
-        if not self.is_needed:
-            return False
-        text = self.tokenizer.decode(list(tokens))
-        if any(string in text for string in self.stop):
-            return True
-        # The last bytes may be part of a character, and the last characters part of a stop string.
-        final = text.rstrip("\ufffd")
-        self.emit_up_to(final[: len(final) - self.held_back] if self.held_back else final)
-        return self.stopped is not None and self.stopped.is_set()
-
-    def emit_up_to(self, text: str) -> None:
-        """Emit the part of a text that was not emitted yet."""
-        if self.emit is not None and len(text) > len(self.emitted) and text.startswith(self.emitted):
-            self.emit(text[len(self.emitted) :])
-            self.emitted = text
-
-
-def _before_stop(text: str, stop: Sequence[str]) -> str:
-    """Return the text before the first stop string."""
-    positions = [text.find(string) for string in stop if string in text]
-    return text[: min(positions)] if positions else text

@@ -6,10 +6,12 @@ from regard.recipe.data import (
     ConlluCorpus,
     Corpus,
     Data,
+    DialogueCorpus,
     DocumentsCorpus,
     Filter,
     JsonlCorpus,
     PhrasebookCorpus,
+    SmallTalkCorpus,
     TextCorpus,
     TsvCorpus,
 )
@@ -18,12 +20,27 @@ from regard.recipe.load import dump, load, parse, render, shipped_recipe, shippe
 from regard.recipe.model import Bahdanau, ConvS2S, Han, Luong, Model, Rnn, Sutskever, Transformer
 from regard.recipe.settings import Recipe, Text, Train
 from regard.recipe.starter import starter
-from regard.recipe.tasks import MASK, TASK_FIELDS, Classification, FieldKind, LanguageModelling, Tagging
+from regard.recipe.tasks import (
+    HIERARCHICAL_FAMILIES,
+    MASK,
+    ME,
+    TASK_FIELDS,
+    YOU,
+    Chatting,
+    Classification,
+    FieldKind,
+    LanguageModelling,
+    Tagging,
+)
 
 __all__ = [
+    "HIERARCHICAL_FAMILIES",
     "MASK",
+    "ME",
     "TASK_FIELDS",
+    "YOU",
     "Bahdanau",
+    "Chatting",
     "Classification",
     "ConllCorpus",
     "ConlluCorpus",
@@ -31,6 +48,7 @@ __all__ = [
     "Corpus",
     "Data",
     "Decode",
+    "DialogueCorpus",
     "DocumentsCorpus",
     "FieldKind",
     "Filter",
@@ -43,6 +61,7 @@ __all__ = [
     "Recipe",
     "Rnn",
     "Setting",
+    "SmallTalkCorpus",
     "Sutskever",
     "Tagging",
     "Text",

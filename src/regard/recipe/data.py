@@ -252,6 +252,8 @@ class SmallTalkCorpus(BaseCorpus):
     """How many distinct dialogues to generate."""
     split: Literal["train", "valid", "test"] = "train"
     """Part of the dialogues; no question about an earlier turn occurs in two parts with the turns it depends on."""
+    speaker: Literal["", "user", "bot"] = "bot"
+    """Learn only the replies of this speaker; empty learns those of both."""
 
     def check_fields(self, names: Sequence[str]) -> None:
         """Raise a ValueError unless the fields are history and reply."""
@@ -264,6 +266,14 @@ def _check_history_and_reply(kind: str, names: Sequence[str]) -> None:
             f".kind = '{kind}' has histories and replies, but this task has the fields {', '.join(names)}: set "
             "task = 'chat', or name another file"
         )
+
+
+def as_dialogues(corpus: object) -> object:
+    """Return the table of a corpus; a file becomes one of dialogues, unless a kind, columns or keys are named."""
+    if not isinstance(corpus, dict) or not {"kind", "columns", "keys"}.isdisjoint(corpus) or "path" not in corpus:
+        return corpus
+    is_tsv = str(corpus["path"]).removesuffix(".gz").endswith(".tsv")
+    return corpus if is_tsv else {**corpus, "kind": "dialogues"}
 
 
 def _corpus_kind(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from regard.recipe.data import Data
+from regard.recipe.data import Data, as_dialogues
 from regard.recipe.decode import Decode
 from regard.recipe.model import Han, Model, Rnn, Transformer
 from regard.recipe.section import Fraction, Positive, Section, TupleOf
@@ -162,6 +162,19 @@ class Recipe(Section):
     chat: Chatting = Chatting()
     """Chat: how a reply is found."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _files_of_chat_are_dialogues(cls, value: object) -> object:
+        """Read files as dialogues if the task is chat, unless a corpus says otherwise."""
+        if not isinstance(value, dict) or value.get("task") != "chat" or not isinstance(value.get("data"), dict):
+            return value
+        data = dict(value["data"])
+        if isinstance(data.get("train"), list | tuple):
+            data["train"] = [as_dialogues(corpus) for corpus in data["train"]]
+        for name in ("valid", "test"):
+            data[name] = as_dialogues(data.get(name))
+        return {**value, "data": data}
+
     @property
     def task_section(self) -> TaskSection | None:
         """The section of the recipe's own task, if it has one."""
@@ -314,8 +327,8 @@ class Recipe(Section):
             return
         if isinstance(self.model, Rnn):
             raise ValueError(
-                "model.kind = 'rnn' is an encoder without a decoder; set chat.objective = 'retrieve', or choose another "
-                "family"
+                "model.kind = 'rnn' is an encoder without a decoder; set chat.objective = 'retrieve', or choose "
+                "another family"
             )
         self._check_tied("history")
         if self.decode.coverage_penalty:

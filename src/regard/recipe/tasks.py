@@ -26,6 +26,8 @@ TASK_FAMILIES: dict[str, tuple[str, ...]] = {
 """The model families that each built-in task works with."""
 MASK = "<mask>"
 """The symbol in place of a token to predict, which masked language models add to `text.symbols`."""
+HIERARCHICAL_FAMILIES = ("hran", "hierarchical")
+"""The families of encoder-decoders that read the turns of a dialogue, and not one sequence with all of its tokens."""
 YOU, ME = "<you>", "<me>"
 """The symbols that the turns of a dialogue begin with: turns of the other speaker, and earlier ones of the speaker of
 the reply. Chat adds them to `text.symbols`."""

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 import torch
 
 from regard.bundle import Bundle, check_folder, find_device, load_bundle_recipe, read_bundle
-from regard.predict import MaskFiller, TextClassifier, TextGenerator, Translator, WordTagger
+from regard.predict import Chatbot, MaskFiller, TextClassifier, TextGenerator, Translator, WordTagger
 from regard.recipe import TASK_FIELDS, Recipe
 from regard.run_files import WEIGHTS
 from regard.run_path import find_run
+from regard.tasks.chat import ChatTask
 from regard.tasks.classification import ClassificationTask
 from regard.tasks.language_model import LanguageModelTask
 from regard.tasks.masked_language_model import MaskedLanguageModelTask
@@ -34,6 +35,7 @@ __all__ = [
     "Task",
     "load",
     "load_bundle",
+    "load_chatbot",
     "load_classifier",
     "load_generator",
     "load_mask_filler",
@@ -57,6 +59,8 @@ def make_task(recipe: Recipe) -> Task:
             return ClassificationTask(recipe)
         case "tagging":
             return TaggingTask(recipe)
+        case "chat":
+            return ChatTask(recipe)
         case unknown:
             similar = get_close_matches(unknown, TASK_FIELDS, n=1)
             hint = f"did you mean '{similar[0]}'?" if similar else f"the tasks are {', '.join(TASK_FIELDS)}"
@@ -114,6 +118,11 @@ def load_mask_filler(path: str | Path, device: str = "auto", precision: str = "a
 def load_classifier(path: str | Path, device: str = "auto", precision: str = "auto") -> TextClassifier:
     """Open a trained run as a text classifier; a run of another task raises a ValueError."""
     return _load_as(TextClassifier, "task = 'classification'", path, device, precision)
+
+
+def load_chatbot(path: str | Path, device: str = "auto", precision: str = "auto") -> Chatbot:
+    """Open a trained run as a chatbot that writes replies; a run of another task raises a ValueError."""
+    return _load_as(Chatbot, "task = 'chat' and chat.objective = 'generate'", path, device, precision)
 
 
 def load_tagger(path: str | Path, device: str = "auto", precision: str = "auto") -> WordTagger:

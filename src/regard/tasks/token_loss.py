@@ -12,8 +12,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from regard.models.seq2seq import Seq2Seq
 from regard.nn.cross_entropy import IGNORED, fused_cross_entropy, smoothed_cross_entropy
 from regard.nn.embedding import OutputProjection
+from regard.nn.ragged import NestedRagged, Ragged
 
 CHUNK = 2**24  # logits held at a time where they are computed in chunks
 
@@ -23,6 +25,22 @@ def token_loss(
 ) -> Float[Tensor, ""]:
     """Return the cross-entropy with label smoothing, summed over the tokens."""
     return fused_cross_entropy(states_ND, output.weight, output.bias, labels_N, smoothing)
+
+
+def teacher_forced_loss(
+    model: Seq2Seq,
+    inputs: Ragged | NestedRagged,
+    target: Ragged,
+    labels_N: Int[Tensor, " N"],
+    smoothing: float,
+    rdrop: float,
+) -> Float[Tensor, ""]:
+    """Return the loss of an encoder-decoder on given targets: cross-entropy, and R-Drop unless its weight is 0."""
+    if not rdrop:
+        return token_loss(model.output, model.states(inputs, target), labels_N, smoothing)
+    # Both passes in one: the batch followed by itself, every position with its own dropout mask.
+    states_ND = model.states(inputs.repeated(), target.repeated())
+    return rdrop_loss(model.output, states_ND, labels_N, smoothing, rdrop)
 
 
 def rdrop_loss(

@@ -25,7 +25,7 @@ from regard.predict.scoring import tokenize_pair, validated_alignment_head
 from regard.recipe import Corpus
 from regard.score import Alignment, Score, bleu, bleu_lowercase_tokenised, chrf, exact_match
 from regard.tasks.task import AttentionMap, Predictions, ProcessGroup, Sample, Task
-from regard.tasks.token_loss import rdrop_loss, token_loss, token_sums
+from regard.tasks.token_loss import teacher_forced_loss, token_sums
 from regard.text import END, START, words
 
 SAMPLES = 3  # shown at each validation
@@ -87,13 +87,9 @@ class TranslationTask(Task):
         assert isinstance(model, Seq2Seq)
         assert isinstance(batch, TranslationBatch)
         settings = self.recipe.train
-        if not settings.rdrop:
-            return token_loss(
-                model.output, model.states(batch.source, batch.target), batch.labels_N, settings.smoothing
-            )
-        # Both passes in one: the batch followed by itself, every position with its own dropout mask.
-        states_ND = model.states(batch.source.repeated(), batch.target.repeated())
-        return rdrop_loss(model.output, states_ND, batch.labels_N, settings.smoothing, settings.rdrop)
+        return teacher_forced_loss(
+            model, batch.source, batch.target, batch.labels_N, settings.smoothing, settings.rdrop
+        )
 
     def evaluate(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return summed cross-entropy and number of correct tokens, teacher-forced."""

@@ -7,12 +7,13 @@ A record is a mapping from field name to value, such as `{"source": "I can", "ta
 |------------|--------------------------------------|------------------------------------------|-----------------|
 | `text`     | a string                             | token ids                                | `TextField`     |
 | `document` | a string, split into sentences       | token ids, `END` after each sentence     | `DocumentField` |
+| `turns`    | turns, separated by tabs             | speaker, token ids, `END` for each turn  | `TurnsField`    |
 | `words`    | words, separated by white space      | token ids, `END` after each word         | `WordsField`    |
 | `label`    | a string out of a small set          | one class number                         | `LabelField`    |
 | `labels`   | such strings, separated by commas    | class numbers                            | `LabelsField`   |
 | `tags`     | such strings, separated by spaces    | class numbers, one for each word         | `TagsField`     |
 
-A new kind (turns of a dialogue, images, series) is one class here that implements `Field`, one line in `_FIELDS`, and
+A new kind (images, series) is one class here that implements `Field`, one line in `_FIELDS`, and
 its name in `regard.recipe.FieldKind`. One `Field` object encodes for training, prediction, server and explorer alike.
 """
 
@@ -25,7 +26,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from regard.data.fields.label import LabelField, LabelsField, TagsField
-from regard.data.fields.nested import DocumentField, WordsField, split_parts
+from regard.data.fields.lists import SEPARATOR
+from regard.data.fields.nested import DocumentField, TurnsField, WordsField, split_parts
 from regard.data.fields.text import TextField
 from regard.data.rows import Rows
 from regard.recipe import FieldKind, Recipe
@@ -33,6 +35,7 @@ from regard.run_files import TOKENIZER
 from regard.text import Tokenizers
 
 __all__ = [
+    "CUT_KINDS",
     "TEXT_KINDS",
     "DocumentField",
     "Field",
@@ -41,6 +44,7 @@ __all__ = [
     "LabelsField",
     "TagsField",
     "TextField",
+    "TurnsField",
     "UnequalLengthsError",
     "WordsField",
     "learn_fields",
@@ -52,9 +56,16 @@ __all__ = [
 
 LABELS = "labels.json"
 
-_TEXT_FIELDS: dict[FieldKind, type[TextField]] = {"text": TextField, "document": DocumentField, "words": WordsField}
+_TEXT_FIELDS: dict[FieldKind, type[TextField]] = {
+    "text": TextField,
+    "document": DocumentField,
+    "turns": TurnsField,
+    "words": WordsField,
+}
 TEXT_KINDS = frozenset(_TEXT_FIELDS)
 """The kinds of fields that a tokenizer encodes."""
+CUT_KINDS: frozenset[FieldKind] = frozenset({"turns"})
+"""The kinds whose values are cut to `data.longest` tokens, so that no filter compares their lengths."""
 _LABEL_FIELDS: dict[FieldKind, type[LabelField]] = {"label": LabelField, "labels": LabelsField, "tags": TagsField}
 
 
@@ -178,7 +189,7 @@ def learn_fields(
         for record in records:
             for name, classes in values.items():
                 classes.update(_LABEL_FIELDS[kinds[name]].split(record[names.index(name)]))
-            yield tuple(record[index] for index in text_at)
+            yield tuple(record[index].replace(SEPARATOR, " ") for index in text_at)
 
     text, columns = recipe.text, texts()
     if tokenizers is not None:

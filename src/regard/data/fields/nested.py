@@ -1,4 +1,4 @@
-"""Nested text fields: a document of sentences, or a sentence of given words, each a sequence of token ids.
+"""Nested text fields: documents of sentences, dialogues of turns, sentences of words, each a sequence of token ids.
 
 A row holds the tokens of all parts, and `END` after each part. So a store needs no second level of offsets, and
 `split_parts` finds the parts again.
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.data.fields.lists import split_list
+from regard.data.fields.lists import SEPARATOR, join_list, split_list
 from regard.data.fields.text import TextField
 from regard.data.rows import Ids, Numbers, Rows, offsets_of
-from regard.recipe import FieldKind
+from regard.recipe import ME, YOU, FieldKind
 from regard.text import END, UNK
 from regard.text.sentences import split_sentences
 
@@ -70,6 +70,72 @@ class WordsField(DocumentField):
     def parts(self, value: str) -> list[str]:
         """Return the words."""
         return split_list(value)
+
+
+@dataclass(frozen=True)
+class TurnsField(DocumentField):
+    """The turns of a dialogue before a reply, separated by tabs.
+
+    Each turn begins with a symbol for its speaker: `YOU` for the last turn, which the reply answers, and by turns `ME`
+    and `YOU` for those before it.
+    """
+
+    @property
+    def kind(self) -> FieldKind:
+        """The kind of field."""
+        return "turns"
+
+    def parts(self, value: str) -> list[str]:
+        """Return the turns; empty ones are left out."""
+        return [stripped for turn in value.split(SEPARATOR) if (stripped := turn.strip())]
+
+    def encode_with(self, segment: Callable[[Sequence[str]], tuple[Ids, Numbers]], values: Sequence[str]) -> Rows:
+        """Encode a batch of values: for each turn the symbol of its speaker, its tokens and `END`."""
+        rows = super().encode_with(segment, values)
+        starts = part_starts(rows)
+        turns = np.searchsorted(starts, rows.offsets)  # turns before each row
+        from_last = np.repeat(turns[1:], np.diff(turns)) - np.arange(starts.size) - 1
+        symbols = np.where(from_last % 2 == 0, self.tokenizer.id(YOU), self.tokenizer.id(ME))
+        return Rows(np.insert(rows.ids, starts, symbols).astype(np.int32), rows.offsets + turns)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the turns of a row as one value."""
+        return join_list([self.tokenizer.decode(turn) for turn in self.turns(ids)])
+
+    def turns(self, ids: Sequence[int]) -> list[list[int]]:
+        """Return the token ids of each turn of a row, without symbols."""
+        turns: list[list[int]] = [[]]
+        for token in ids:
+            if token == END:
+                turns.append([])
+            else:
+                turns[-1].append(int(token))
+        return [turn[1:] for turn in turns[:-1]]
+
+
+def part_starts(rows: Rows) -> Numbers:
+    """Return the index of the first id of each part, in the concatenated ids of all rows."""
+    return np.flatnonzero(np.concatenate([[END], rows.ids[:-1]]) == END) if rows.ids.size else np.zeros(0, np.int64)
+
+
+def keep_last_parts(rows: Rows, longest: int) -> Rows:
+    """Keep the last parts of each row that have at most `longest` ids together, `END` included.
+
+    Of a last part that is longer itself, the first id and the last ones are kept.
+    """
+    too_long = np.flatnonzero(rows.lengths > longest)
+    if not too_long.size:
+        return rows
+    kept, starts = np.ones(rows.ids.size, bool), part_starts(rows)
+    for begin, end in zip(rows.offsets[too_long], rows.offsets[too_long + 1], strict=True):
+        first = starts[np.searchsorted(starts, end - longest)] if starts[-1] >= end - longest else end
+        if first < end:
+            kept[begin:first] = False
+        else:
+            last = starts[np.searchsorted(starts, end) - 1]
+            kept[begin : max(begin, end - longest + 1)] = False
+            kept[last] = longest > 1
+    return Rows(rows.ids[kept], offsets_of(np.add.reduceat(kept, rows.offsets[:-1])))
 
 
 def cut_parts(rows: Rows, longest: int) -> Rows:
