@@ -17,26 +17,31 @@ from regard.race.contenders import (
     Budget,
     Contender,
     check_fair,
-    lecture_contenders,
+    family_contenders,
     named_contenders,
     with_joined_phrases,
     with_seeds,
 )
-from regard.race.evaluation import RESULT, RaceResult, linked_pairs, scores_by_length
 from regard.race.leaderboard import Leaderboard
 from regard.race.report import sheet, write_race
-from regard.race.runner import Evaluated, Failed, RaceEvent, race, run_contender
-from regard.race.summary import lengths_markdown, result_rows, results_markdown, with_published
+from regard.race.result import RESULT
+from regard.race.runner import Evaluated, Failed, RaceEvent, race, ranking_scores, run_contender
+from regard.race.summary import result_rows, results_markdown, table_cells
+from regard.race.translation import TranslationResult, linked_pairs, scores_by_length
+from regard.race.translation_report import COLUMNS, lengths_markdown, with_published
 from regard.recipe import parse
 from regard.train.events import Finished, Started
 
 RaceRun = tuple[Path, list[Contender], dict[str, list[RaceEvent]]]
 MakeContenders = Callable[..., list[Contender]]
+SCORES = ("BLEU", "exact match", "AER")
 
 
-def results_of(run: RaceRun) -> list[RaceResult]:
+def results_of(run: RaceRun) -> list[TranslationResult]:
     last = [events[-1] for events in run[2].values()]
-    return [event.result for event in last if isinstance(event, Evaluated)]
+    return [
+        event.result for event in last if isinstance(event, Evaluated) and isinstance(event.result, TranslationResult)
+    ]
 
 
 def test_a_budget_is_parsed() -> None:
@@ -84,7 +89,7 @@ def test_contenders_with_different_text_are_an_error_that_names_the_setting(make
 
 
 def test_the_lecture_families_share_their_text() -> None:
-    contenders = lecture_contenders(["train.steps=5"])
+    contenders = family_contenders(overrides=["train.steps=5"])
     check_fair(contenders)
     assert [contender.name for contender in contenders] == list(FAMILIES)
     assert {contender.recipe.train.steps for contender in contenders} == {5}
@@ -101,8 +106,8 @@ def test_each_seed_is_a_contender_and_all_seeds_are_one_row(run_race: RaceRun) -
     assert [(contender.name, contender.recipe.seed) for contender in twice] == [("vector.1", 1), ("vector.2", 2)]
     first = results_of(run_race)[0]
     results = [replace(first, name=f"a.{n}", scores={**first.scores, "BLEU": 10.0 * n}) for n in (1, 2)]
-    (row,) = result_rows(results)
-    assert row.cells()[1] == "15.0 ± 7.1"
+    (cells,) = table_cells(result_rows(results), COLUMNS)
+    assert cells[1] == "15.0 ± 7.1"
 
 
 def test_joined_sentences_keep_their_links(run_race: RaceRun) -> None:
@@ -153,7 +158,7 @@ def test_every_family_is_evaluated_and_only_the_one_without_attention_has_no_ali
 def test_a_model_of_lower_cased_text_is_scored_without_case(make_contenders: MakeContenders, tmp_path: Path) -> None:
     overrides = ("text.lowercase=true", "train.translate=4", "train.every=2")
     (recipe,) = (contender.recipe for contender in make_contenders(*overrides) if contender.name == "attention")
-    board = Leaderboard(["attention"], Budget("tokens", 300), io.StringIO(), live=False)
+    board = Leaderboard(["attention"], Budget("tokens", 300), ranking_scores(recipe), io.StringIO(), live=False)
     for event in run_contender(Contender("attention", Budget("tokens", 300).limit(recipe)), tmp_path / "run", "cpu"):
         board.show("attention", event)
     result = board.contenders["attention"].result
@@ -236,7 +241,8 @@ def test_the_report_has_every_contender_and_needs_no_network(run_race: RaceRun, 
     assert png.read_bytes()[:4] == b"\x89PNG"
     assert [result["name"] for result in json.loads(data.read_text())["results"]] == [result.name for result in results]
     assert (
-        table.read_text() == f"{results_markdown(result_rows(results))}\n\n{lengths_markdown(result_rows(results))}\n"
+        table.read_text()
+        == f"{results_markdown(result_rows(results), COLUMNS)}\n\n{lengths_markdown(result_rows(results))}\n"
     )
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert {"lengths.svg", "learning.svg", "map-soft.svg", "map-attention.svg"} <= names
@@ -248,7 +254,7 @@ def test_markdown_tables_mark_the_best_and_list_all_lengths(run_race: RaceRun) -
         replace(results[0], name=name, aer=aer, scores=dict.fromkeys(results[0].scores, score))
         for name, aer, score in (("good", 0.5, 80.0), ("bad", 0.25, 20.0))
     )
-    table = results_markdown(result_rows([bad, good])).splitlines()
+    table = results_markdown(result_rows([bad, good]), COLUMNS).splitlines()
     assert table[2].startswith("| bad | 20.0 | 20.0 | 20.0 | **0.250** |")
     assert table[3].startswith("| good | **80.0** | **80.0** | **80.0** | 0.500 |")
     head, _, row = lengths_markdown(result_rows([good])).splitlines()
@@ -270,7 +276,7 @@ def test_thin_lines_keep_their_colour_in_the_sheet() -> None:
 
 def test_the_leaderboard_ranks_by_score_and_prints_changes_of_state(run_race: RaceRun) -> None:
     stream = io.StringIO()
-    board = Leaderboard([*run_race[2], "late"], Budget("tokens", 900), stream, live=False)
+    board = Leaderboard([*run_race[2], "late"], Budget("tokens", 900), SCORES, stream, live=False)
     for name, events in run_race[2].items():
         for event in events:
             board.show(name, event)
@@ -285,7 +291,7 @@ def test_the_leaderboard_ranks_by_score_and_prints_changes_of_state(run_race: Ra
 
 
 def test_a_long_reason_does_not_squeeze_the_columns_of_the_leaderboard(run_race: RaceRun) -> None:
-    board = Leaderboard([*run_race[2], "late"], Budget("tokens", 900), io.StringIO(), live=False)
+    board = Leaderboard([*run_race[2], "late"], Budget("tokens", 900), SCORES, io.StringIO(), live=False)
     for name, events in run_race[2].items():
         board.show(name, events[-1])
     board.show("late", Failed("no room, " * 40 + "at all"))
@@ -293,6 +299,6 @@ def test_a_long_reason_does_not_squeeze_the_columns_of_the_leaderboard(run_race:
     console.print(board.table())
     assert isinstance(console.file, io.StringIO)
     output = console.file.getvalue()
-    assert all(heading in output for heading in Leaderboard.HEADINGS)
+    assert all(heading in output for heading in board.headings)
     assert "late failed: no room" in output
     assert "at all" in output

@@ -1,4 +1,4 @@
-"""`regard evaluate`: translate or classify a test set, and score the predictions."""
+"""`regard evaluate`: translate, classify, tag or reply to a test set, and score the predictions."""
 
 import json
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.evaluate_chat import evaluate_chat
 from regard.cli.evaluate_labels import evaluate_labels
 from regard.cli.evaluate_tags import evaluate_tags
 from regard.cli.flags import Device, Dtype, Quantize, Run, given, precision_of, with_options
@@ -25,7 +26,9 @@ BUCKET_WORDS, MAX_BUCKETS = 10, 6
 
 Source = Annotated[
     str | None,
-    typer.Option(metavar="FILE", help="Source lines or texts, plain or .gz; default: the test set of the recipe."),
+    typer.Option(
+        metavar="FILE", help="Source lines, texts or dialogues, plain or .gz; default: the test set of the recipe."
+    ),
 ]
 Reference = Annotated[
     list[str] | None, typer.Option(metavar="FILE", help="Reference translations, repeated for more; or labels.")
@@ -84,7 +87,7 @@ def evaluate(
     quantize: Quantize = None,
     **options: Any,
 ) -> None:
-    """Translate, classify or tag a test set, and score the predictions, also compared with another system.
+    """Translate, classify, tag or reply to a test set, and score the predictions, also compared with another system.
 
     \b
     regard evaluate runs/phrasebook
@@ -93,12 +96,19 @@ def evaluate(
     regard evaluate runs/phrasebook --source test.en --reference test.de --against out.de --json
     regard evaluate runs/20news --against runs/other --figure confusion.pdf
     regard evaluate runs/20news --source texts.txt --reference labels.txt
+    regard evaluate runs/smalltalk --source dialogues.jsonl
 
     Translations are scored as a whole and by source length. For a classifier it prints accuracy, macro F1, calibration
     error and the scores of each class; for a tagger accuracy, also of words unseen in training, and the scores of each
-    tag. Without files it uses the test set of the recipe or, if there is none, the validation set.
+    tag; for a chatbot perplexities with and without the turns before the last one, and how diverse its replies are.
+    Without files it uses the test set of the recipe or, if there is none, the validation set.
     """
     task = _task_of(run)
+    if task == "chat":
+        meaningless = {"--metric": metric, "--tokenize": tokenize != "13a", "--tokens": options.pop("tokens")}
+        _refuse({**meaningless, "--reference": reference, "--figure": figure}, "a chatbot")
+        evaluate_chat(run, source, against, output, as_json, device, precision_of(dtype, quantize), given(options))
+        return
     only_translations = {"--metric": metric, "--tokenize": tokenize != "13a", "--quantize": quantize, **given(options)}
     if task == "tagging":
         _refuse({**only_translations, "--against": against}, "a tagger")

@@ -2,15 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 if TYPE_CHECKING:
     from regard.race.contenders import Budget, Contender
-    from regard.race.evaluation import RaceResult
+    from regard.race.result import RaceResult
 
-BUDGET, QUICK_BUDGET = "tokens=1e6", "tokens=2.5e5"
+BUDGETS = {"translation": ("tokens=1e6", "tokens=2.5e5"), "chat": ("tokens=3e5", "tokens=7.5e4")}
+"""The default budget, and that of --quick, of each task."""
 QUICK_OVERRIDE = "train.every=40"  # validate more often, or the learning curves of a short race have three points
 JOINED_PHRASES = 3  # maximum phrases per sentence, in the race of the lectures' model families
 
@@ -29,10 +30,19 @@ def race(
     recipes: list[str] | None = typer.Argument(
         None, metavar="RECIPE|KEY=VALUE", help="Recipes to compare, and settings to change in all of them."
     ),
-    budget: str | None = typer.Option(
-        None, help=f"tokens=…, seconds=… or flops=… for each recipe. Default: {BUDGET}; with --quick {QUICK_BUDGET}."
+    task: Literal["translation", "chat"] = typer.Option(
+        "translation", help="Without recipes: compare translators on the phrasebook, or chatbots on small talk."
     ),
-    run: str = typer.Option("runs/race", help="Folder of the race. Recipes finished there are not trained again."),
+    budget: str | None = typer.Option(
+        None,
+        help="tokens=…, seconds=… or flops=… for each recipe. Default: "
+        f"{BUDGETS['translation'][0]}, for chatbots {BUDGETS['chat'][0]}; with --quick a quarter.",
+    ),
+    run: str | None = typer.Option(
+        None,
+        help="Folder of the race. Recipes finished there are not trained again. Default: runs/race, or runs/race-chat.",
+        show_default=False,
+    ),
     device: str = typer.Option("auto", help="cpu, cuda or auto: a GPU if there is one."),
     seeds: int = typer.Option(1, min=1, help="Trainings per recipe, each with another random seed."),
     join: int | None = typer.Option(
@@ -51,21 +61,24 @@ def race(
     \b
     regard race
     regard race --quick
+    regard race --task chat
     regard race luong convs2s --budget tokens=2e6
     regard race --budget flops=2e13 --parallel 1 --run runs/by-flops
     regard race --complexity
 
     Without recipes, six model families are trained on the phrasebook, in about 10 minutes on two cores.
     They are Sutskever, Bahdanau, Luong, ConvS2S, and the Transformer with restricted and full self-attention.
+    With --task chat, five families read a history as one text and two read it turn by turn, and retrievers select
+    replies.
     """
-    folder = Path(run)
+    folder = Path(run or ("runs/race-chat" if task == "chat" else "runs/race"))
     if complexity:
         _measure_complexity(folder, quick, device, as_json)
         return
     from regard.race.contenders import Budget
 
-    chosen = Budget.parse(budget or (QUICK_BUDGET if quick else BUDGET))
-    contenders = _contenders([*([QUICK_OVERRIDE] if quick else []), *(recipes or [])], folder, seeds, join)
+    chosen = Budget.parse(budget or BUDGETS[task][1 if quick else 0])
+    contenders = _contenders([*([QUICK_OVERRIDE] if quick else []), *(recipes or [])], task, folder, seeds, join)
     results, stopped = _run(_with_budget(contenders, chosen), chosen, folder, device, parallel, plain)
     if results:
         _report(folder, chosen, results, as_json)
@@ -74,11 +87,11 @@ def race(
         raise typer.Exit(1)
 
 
-def _contenders(arguments: list[str], folder: Path, seeds: int, join: int | None) -> "list[Contender]":
+def _contenders(arguments: list[str], task: str, folder: Path, seeds: int, join: int | None) -> "list[Contender]":
     """Return the recipes that take part, with the text they are trained on."""
     from regard.race.contenders import (
         check_fair,
-        lecture_contenders,
+        family_contenders,
         named_contenders,
         with_joined_phrases,
         with_seeds,
@@ -86,9 +99,9 @@ def _contenders(arguments: list[str], folder: Path, seeds: int, join: int | None
 
     paths = [argument for argument in arguments if "=" not in argument]
     overrides = [argument for argument in arguments if "=" in argument]
-    contenders = named_contenders(paths, overrides) if paths else lecture_contenders(overrides)
+    contenders = named_contenders(paths, overrides) if paths else family_contenders(task, overrides)
     check_fair(contenders)
-    phrases = join or (1 if paths else JOINED_PHRASES)
+    phrases = join or (1 if paths or task != "translation" else JOINED_PHRASES)
     generated = contenders[0].recipe.data.train[0].kind == "phrasebook"
     if phrases > 1 or (seeds > 1 and generated):  # the seed changes generated text, so write it to files once
         contenders = with_joined_phrases(contenders, phrases, folder / "text")
@@ -111,9 +124,11 @@ def _run(
     from regard.bundle import find_device
     from regard.race.leaderboard import Leaderboard
     from regard.race.runner import race as start
+    from regard.race.runner import ranking_scores
 
     processes = parallel or (2 if find_device(device).type == "cpu" else 1)
-    with Leaderboard([contender.name for contender in contenders], budget, live=not plain) as board:
+    names, scores = [contender.name for contender in contenders], ranking_scores(contenders[0].recipe)
+    with Leaderboard(names, budget, scores, live=not plain) as board:
         for name, event in start(contenders, folder, device, parallel=processes):
             board.show(name, event)
     results = [state.result for state in board.contenders.values() if state.result is not None]
@@ -122,11 +137,12 @@ def _run(
 
 def _report(folder: Path, budget: "Budget", results: "list[RaceResult]", as_json: bool) -> None:
     """Write the report, and print its table."""
-    from regard.race.report import write_race
+    from regard.race.report import columns_of, write_race
     from regard.race.summary import result_rows, results_markdown
 
     html, _, data, _ = write_race(folder, budget, results)
-    typer.echo(data.read_text(encoding="utf-8") if as_json else results_markdown(result_rows(results)))
+    rows = result_rows(results)
+    typer.echo(data.read_text(encoding="utf-8") if as_json else results_markdown(rows, columns_of(rows)))
     typer.echo(f"regard: the report is in {html}", err=True)
 
 

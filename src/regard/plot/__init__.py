@@ -4,6 +4,7 @@ Every function returns a matplotlib `Figure` of its own and leaves pyplot's glob
 distinguishable for colour-blind readers, colour bars show the true range, and right-to-left scripts run right to left.
 """
 
+from regard.plot.bars import bars
 from regard.plot.beam import BeamNode, beam
 from regard.plot.confusion import confusion
 from regard.plot.curves import CurvePanel, Series, curves, growth, lengths
@@ -22,6 +23,7 @@ __all__ = [
     "HeadNumbers",
     "Series",
     "alignment",
+    "bars",
     "beam",
     "confusion",
     "curves",

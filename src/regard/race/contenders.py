@@ -11,9 +11,10 @@ import torch
 
 from regard.data.phrasebook import Phrase, phrases
 from regard.data.prepare import ProgressCallback, prepare
+from regard.data.rows import Lengths
 from regard.files import write_atomically
 from regard.recipe import PhrasebookCorpus, Recipe, TextCorpus, load, parse
-from regard.tasks import make_task
+from regard.tasks import Task, make_task
 from regard.train.estimate import flops_per_unit, sample_lengths
 from regard.train.schedule import CUDA_TOKENS
 
@@ -28,6 +29,16 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 }
 """The model families of the lectures, oldest first, with the settings that differ between them. Learning rates were
 chosen on validation text (docs/race.md)."""
+CHAT_FAMILIES: dict[str, tuple[str, ...]] = {
+    "sutskever": ('model={kind="sutskever", size="small", dropout=0.0}', "train.rate=1e-2"),
+    "bahdanau": ('model={kind="bahdanau", size="tiny", dropout=0.0}', "train.optimiser=adamw", "train.rate=5e-3"),
+    "luong": ('model={kind="luong", size="tiny", dropout=0.0}', "train.rate=1e-2"),
+    "convs2s": ('model={kind="convs2s", size="tiny", dropout=0.0}', "train.rate=1e-2"),
+    "transformer": (f"model={{{SELF_ATTENTION}}}", "train.rate=8e-3"),
+    "hran": ('model={kind="hran", size="tiny", dropout=0.0}', "train.optimiser=adamw", "train.rate=5e-3"),
+    "hierarchical": ('model={kind="hierarchical", size="tiny", dropout=0.0}', "train.rate=8e-3"),
+}
+"""Chatbots: five families that read a history as one sequence, and two that read its turns."""
 
 BUDGET_UNITS = ("tokens", "seconds", "flops")
 FILL = 0.95  # part of a batch's token budget that sentences fill on average
@@ -90,7 +101,7 @@ class Budget:
         lengths = sample_lengths(prepared.stores)
         longest = max(int(counts.sum()) for counts in task.sequence_lengths(lengths))
         tokens = recipe.train.tokens or CUDA_TOKENS  # the same on every device, and for every contender
-        tokens_per_step = FILL * tokens * recipe.train.accumulate * task.units(lengths) / longest
+        tokens_per_step = FILL * tokens * recipe.train.accumulate * _target_tokens(task, lengths) / longest
         cost_per_token = 1.0
         if self.unit == "flops":
             with torch.device("meta"):  # FLOPs depend on shapes only, so no memory is needed
@@ -100,17 +111,23 @@ class Budget:
         return _with_limits(recipe, {"steps": steps, "minutes": None, "tokens": tokens})
 
 
+def _target_tokens(task: Task, lengths: Mapping[str, Lengths]) -> int:
+    """Return the target tokens of records; those of their replies also for a retriever, whose loss counts replies."""
+    return task.units(lengths) if task.unit == "tokens" else int(lengths["reply"].sum()) + len(lengths["reply"])
+
+
 def _with_limits(recipe: Recipe, limits: Mapping[str, object]) -> Recipe:
     """Return the recipe with other limits and without early stopping, which would make budgets unequal."""
     return recipe.model_copy(update={"train": recipe.train.model_copy(update={**limits, "patience": 0})})
 
 
-def lecture_contenders(overrides: Sequence[str] = ()) -> list[Contender]:
-    """Return the model families of the lectures, on the phrasebook."""
-    text = files("regard.race").joinpath("lectures.toml").read_text(encoding="utf-8")
+def family_contenders(task: str = "translation", overrides: Sequence[str] = ()) -> list[Contender]:
+    """Return the model families of the lectures: translators on the phrasebook, or chatbots on small talk."""
+    text = files("regard.race").joinpath(f"{task}.toml").read_text(encoding="utf-8")
+    families = {"translation": FAMILIES, "chat": CHAT_FAMILIES}[task]
     return [
         Contender(name, parse(text, [f"name={name}", *settings, *overrides], where=f"the race's recipe {name}"))
-        for name, settings in FAMILIES.items()
+        for name, settings in families.items()
     ]
 
 

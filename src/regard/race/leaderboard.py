@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 
 from regard.race.contenders import Budget
-from regard.race.evaluation import RaceResult, validation_bleu
+from regard.race.result import RaceResult, validation_bleu
 from regard.race.runner import Evaluated, Failed, RaceEvent
 from regard.train.events import Finished, Progress, Started, Validated
 from regard.train.report.formatting import format_count, format_duration
@@ -28,16 +28,17 @@ class ContenderState:
     failure: str = ""
     """The reason of a failure."""
     progress: Progress | None = None
-    flops_per_token: float = 0.0
     loss: float | None = None
     bleu: float | None = None
+    scores: tuple[str, ...] = ()
+    """Names of the scores in its row, of which the first one ranks the contenders."""
     result: RaceResult | None = None
 
     def update(self, event: RaceEvent) -> None:
         """Apply an event."""
         match event:
             case Started():
-                self.status, self.flops_per_token = "training", event.flops_per_token
+                self.status = "training"
             case Progress():
                 self.progress = event
             case Validated():
@@ -48,7 +49,7 @@ class ContenderState:
                 self.status = "stopped" if event.reason == "stopped" else "evaluating"
             case Evaluated():
                 self.status, self.result = "done" if event.fresh else "done earlier", event.result
-                self.loss, self.bleu = event.result.loss, event.result.scores["BLEU"]
+                self.loss, self.bleu = event.result.loss, event.result.score("BLEU")
             case Failed():
                 self.status, self.failure = "failed", event.reason
 
@@ -58,28 +59,22 @@ class ContenderState:
             return 1.0
         if self.progress is None:
             return 0.0
-        used = {
-            "tokens": float(self.progress.tokens),
-            "seconds": self.progress.seconds,
-            "flops": self.progress.tokens * self.flops_per_token,
-        }
-        return min(1.0, used[budget.unit] / budget.amount)
+        if budget.unit == "seconds":
+            return min(1.0, self.progress.seconds / budget.amount)
+        return self.progress.step / max(1, self.progress.steps)  # a budget of tokens or FLOPs is a number of steps
 
     def cells(self, budget: Budget) -> list[str]:
-        """Return the row of the leaderboard, in the order of `Leaderboard.HEADINGS`."""
+        """Return the row of the leaderboard, in the order of `Leaderboard.headings`."""
         tokens = self.result.tokens if self.result else self.progress.tokens if self.progress else 0
         seconds = self.result.seconds if self.result else self.progress.seconds if self.progress else 0.0
         speed = self.result.training_speed if self.result else self.progress.tokens_per_second if self.progress else 0.0
-        aer = self.result.aer if self.result else None
-        exact = self.result.scores["exact match"] if self.result else None
+        scores = {name: self.result.score(name) for name in self.scores} if self.result else {"BLEU": self.bleu}
         return [
             self.name,
             self.status,
             f"{self.budget_used(budget):.0%}",
             _number(self.loss, 3),
-            _number(self.bleu, 1),
-            _number(exact, 1),
-            _number(aer, 3),
+            *(_number(scores.get(name), 3 if name == "AER" else 1) for name in self.scores),
             format_count(tokens),
             format_count(speed),
             format_duration(seconds),
@@ -87,20 +82,28 @@ class ContenderState:
 
 
 class Leaderboard:
-    """The state of all contenders, best first: by BLEU after evaluation, then by validation loss."""
+    """The state of all contenders, best first: by a score after evaluation, then by validation loss."""
 
-    HEADINGS = ("contender", "state", "budget", "loss", "BLEU", "exact", "AER", "tokens", "tokens/s", "time")
-
-    def __init__(self, names: Sequence[str], budget: Budget, stream: TextIO | None = None, live: bool = True) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        budget: Budget,
+        scores: tuple[str, ...],
+        stream: TextIO | None = None,
+        live: bool = True,
+    ) -> None:
         """Create a leaderboard.
 
         Args:
             names: The names of the contenders.
             budget: The budget of each.
+            scores: Names of the scores to show; the first one ranks the contenders, and higher is better.
             stream: Where to write; stderr by default.
             live: Redraw a table if the stream is a terminal; otherwise print lines.
         """
-        self.contenders, self.budget = {name: ContenderState(name) for name in names}, budget
+        self.contenders, self.budget = {name: ContenderState(name, scores=scores) for name in names}, budget
+        self.headings = ("contender", "state", "budget", "loss", *scores, "tokens", "tokens/s", "time")
+        self.rank_by = scores[0]
         self.stream = stream or sys.stderr
         console = Console(file=self.stream)
         redraw = live and console.is_terminal and not console.is_dumb_terminal
@@ -127,7 +130,7 @@ class Leaderboard:
         if self.live:
             self.live.refresh()
         elif self._deserves_a_line(name, event):
-            values = zip(self.HEADINGS[2:], contender.cells(self.budget)[2:], strict=True)
+            values = zip(self.headings[2:], contender.cells(self.budget)[2:], strict=True)
             line = "  ".join(f"{heading} {value}" for heading, value in values if value != "–")
             status = f"{contender.status}: {contender.failure}" if contender.failure else contender.status
             print(f"{name} {status}  {line}", file=self.stream, flush=True)
@@ -138,7 +141,7 @@ class Leaderboard:
             self.contenders.values(),
             key=lambda contender: (
                 contender.result is None,
-                -contender.result.scores["BLEU"] if contender.result else 0.0,
+                -(contender.result.score(self.rank_by) or 0.0) if contender.result else 0.0,
                 contender.loss if contender.loss is not None else float("inf"),
             ),
         )
@@ -146,7 +149,7 @@ class Leaderboard:
     def table(self) -> Table:
         """Return the leaderboard as a table for a terminal."""
         table = Table(title=f"the race: {self.budget} each", box=None, padding=(0, 1, 0, 0), header_style="dim")
-        for heading in self.HEADINGS:
+        for heading in self.headings:
             table.add_column(heading, justify="left" if heading in ("contender", "state") else "right", no_wrap=True)
         # Reasons of failures are long, so they go below the table and do not squeeze its columns.
         failed = [contender for contender in self.contenders.values() if contender.failure]

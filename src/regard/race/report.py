@@ -7,99 +7,72 @@ from dataclasses import asdict
 from html import escape
 from pathlib import Path
 
-import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
 from regard.files import write_atomically
-from regard.plot import CurvePanel, Series, alignment, curves, lengths, render, save
+from regard.plot import CurvePanel, Series, curves, render, save
 from regard.plot.style import INK
+from regard.race import chat_report, translation_report
+from regard.race.chat import ChatResult
 from regard.race.contenders import Budget
-from regard.race.evaluation import RaceResult, SentenceAttention
+from regard.race.result import RaceResult
 from regard.race.summary import (
-    HEADINGS,
+    Column,
     ResultRow,
     best_row,
-    lengths_markdown,
     result_rows,
     results_markdown,
-    with_published,
-    word_range,
+    table_cells,
+    table_headings,
 )
-from regard.score import Alignment
 from regard.train.report import page
 
 HTML, PNG, JSON, TABLES = "race.html", "race.png", "race.json", "race.md"
 FIGURES = "figures"
-PUBLISHED_HEADINGS = ("model", "text", "BLEU", "training FLOPs")
-MAPS_PER_ROW = 3  # attention maps in a row of the image
-MIN_EXACT_MATCH = 10.0  # percent; below this of the best contender, the figure by length shows BLEU instead
+FIGURES_PER_ROW = 3  # smaller figures in a row of the image
 SHEET_WIDTH, SHEET_GAP = 2200, 24  # pixels
+
+
+def columns_of(rows: Sequence[ResultRow]) -> tuple[Column, ...]:
+    """Return the columns of the table of results, which depend on the task."""
+    return chat_report.COLUMNS if isinstance(rows[0].first, ChatResult) else translation_report.COLUMNS
 
 
 def write_race(folder: Path, budget: Budget, results: Sequence[RaceResult]) -> tuple[Path, Path, Path, Path]:
     """Write the report of a race into its folder, and return the paths of HTML, PNG, JSON and Markdown."""
-    rows = result_rows(results)
-    learning, by_length = _learning_figure(rows), _lengths_figure(rows)
-    maps = {row.name: _attention_figure(row.first.attention, row.name) for row in rows if row.first.attention}
-    figures = {"lengths": by_length, "learning": learning, **{f"map-{name}": figure for name, figure in maps.items()}}
-    for name, figure in figures.items():
+    rows, learning = result_rows(results), _learning_figure(result_rows(results))
+    columns = columns_of(rows)
+    tables = results_markdown(rows, columns)
+    if isinstance(rows[0].first, ChatResult):
+        figures = chat_report.chat_figures(rows)
+        sections = chat_report.chat_sections(rows, figures)
+    else:
+        figures = translation_report.translation_figures(rows)
+        sections = translation_report.translation_sections(rows, figures)
+        tables += f"\n\n{translation_report.lengths_markdown(rows)}"
+    for name, figure in {**figures, "learning": learning}.items():
         save(figure, folder / FIGURES / f"{name}.svg")
-    cells = [row.cells() for row in rows]
+    first, best = columns[0], best_row(rows, columns[0])
+    caption = f"Budget of each: {budget}. The best value of {first.heading} is bold."
+    drawn = page.picture(learning, "Validation loss over target tokens and over time", 2, wide=True)
     sections = [
-        ("Results", page.table(f"Budget of each: {budget}. The best BLEU is bold.", HEADINGS, cells, best_row(rows))),
-        ("Quality by source length", _wide(by_length, "Quality by source length", 1) + _lengths_table(rows)),
-        ("Learning curves", _wide(learning, "Validation loss over target tokens and over time", 2)),
-        ("Attention", _maps_html(maps, rows)),
-        ("Published models and this race", page.table(
-            "BLEU on different texts cannot be compared; the order of the families can", PUBLISHED_HEADINGS,
-            with_published(rows))),
+        ("Results", page.table(caption, table_headings(columns), table_cells(rows, columns), best)),
+        *sections,
+        ("Learning curves", f"<figure>{page.scrolled(drawn, 'Validation loss')}</figure>"),
         ("Details", page.facts(_facts(rows, budget))),
         ("Recipes", "".join(page.details(row.name, f"<pre>{escape(row.first.recipe)}</pre>") for row in rows)),
-    ]  # fmt: skip
+    ]
     lead = '<p class="soft">All contenders have the same text and the same budget.</p>'
     paths = folder / HTML, folder / PNG, folder / JSON, folder / TABLES
     write_atomically(paths[0], page.page("The race", lead, sections).encode())
-    drawn = list(maps.values())
-    map_rows = [drawn[start : start + MAPS_PER_ROW] for start in range(0, len(drawn), MAPS_PER_ROW)]
-    write_atomically(paths[1], sheet([[by_length, learning], *map_rows]))
+    wide, *small = figures.values()
+    small_rows = [small[start : start + FIGURES_PER_ROW] for start in range(0, len(small), FIGURES_PER_ROW)]
+    write_atomically(paths[1], sheet([[wide, learning], *small_rows]))
     numbers = {"budget": asdict(budget), "results": [asdict(result) for result in results]}
     write_atomically(paths[2], json.dumps(numbers, ensure_ascii=False, indent=1).encode())
-    write_atomically(paths[3], f"{results_markdown(rows)}\n\n{lengths_markdown(rows)}\n".encode())
+    write_atomically(paths[3], f"{tables}\n".encode())
     return paths
-
-
-def _lengths_figure(rows: Sequence[ResultRow]) -> Figure:
-    """Draw exact match by length group, or BLEU where hardly any sentence matches exactly, as in natural text."""
-    groups = rows[0].first.groups  # the same for all contenders, since they translate the same text
-    use_exact = max(row.mean_score("exact match") for row in rows) >= MIN_EXACT_MATCH
-    systems = {
-        row.name: [
-            row.group_mean(index, lambda group: group.exact if use_exact else group.bleu)
-            for index in range(len(groups))
-        ]
-        for row in rows
-    }
-    label = "exact match (%)" if use_exact else "BLEU"
-    return lengths([word_range(group) for group in groups], [group.mean_words for group in groups], systems, label)
-
-
-def _lengths_table(rows: Sequence[ResultRow]) -> str:
-    """Return exact match and BLEU by length group as a table."""
-    headings = ("source words", "sentences", *(row.name for row in rows))
-    cells = [
-        [
-            word_range(group),
-            f"{group.sentences:,}",
-            *(
-                f"{row.group_mean(index, lambda group: group.exact):.1f} / "
-                f"{row.group_mean(index, lambda group: group.bleu):.1f}"
-                for row in rows
-            ),
-        ]
-        for index, group in enumerate(rows[0].first.groups)
-    ]
-    return page.table("Exact match in percent, and BLEU, by source length", headings, cells)
 
 
 def _learning_figure(rows: Sequence[ResultRow]) -> Figure:
@@ -131,41 +104,17 @@ def _learning_figure(rows: Sequence[ResultRow]) -> Figure:
     return figure
 
 
-def _attention_figure(attention: SentenceAttention, title: str) -> Figure:
-    """Draw the attention of a contender, with gold links framed."""
-    gold = None
-    if attention.possible:
-        sure, possible = (
-            frozenset((link[0], link[1]) for link in links) for links in (attention.sure, attention.possible)
-        )
-        gold = Alignment(sure, possible)
-    return alignment(np.asarray(attention.weights), attention.source, attention.target, gold, title=title)
-
-
-def _maps_html(maps: dict[str, Figure], rows: Sequence[ResultRow]) -> str:
-    """Return the attention maps side by side, and the names of contenders without attention."""
-    without = [row.name for row in rows if row.first.attention is None]
-    drawn = "".join(
-        f"<figure>{page.picture(figure, f'Attention of {name}', 10 + number)}</figure>"
-        for number, (name, figure) in enumerate(maps.items())
-    )
-    note = "Without attention to the source: " + ", ".join(without) + "." if without else ""
-    return f'<div class="maps">{drawn}</div><p class="soft">{escape(note)}</p>'
-
-
-def _wide(figure: Figure, description: str, number: int) -> str:
-    return f"<figure>{page.scrolled(page.picture(figure, description, number, wide=True), description)}</figure>"
-
-
 def _facts(rows: Sequence[ResultRow], budget: Budget) -> list[tuple[str, str]]:
     first = rows[0].first
+    explained = chat_report.FACTS if isinstance(first, ChatResult) else translation_report.FACTS
+    signatures = {name: text for row in rows for name, text in row.first.signatures.items()}
     return [
         ("budget", str(budget)),
         ("device", first.device),
         ("seeds", str(max(len(row.results) for row in rows))),
-        *((f"signature of {name}", text) for name, text in first.signatures.items()),
+        *((f"signature of {name}", text) for name, text in signatures.items()),
         ("memory", "peak of the GPU; on a CPU, of the whole process, including torch and its libraries"),
-        ("alignment error rate", "links are read from the attention that is best on validation text; lower is better"),
+        *explained,
     ]
 
 

@@ -17,8 +17,10 @@ from typing import Any
 import torch
 
 from regard.bundle import load_scores, save_scores
+from regard.race.chat import ChatResult, evaluate_chat
 from regard.race.contenders import Contender
-from regard.race.evaluation import RaceResult, evaluate_contender, is_trained, load_result
+from regard.race.result import RaceResult, is_trained
+from regard.race.translation import TranslationResult, evaluate_translator
 from regard.recipe import Recipe
 from regard.train.events import Event, Finished
 from regard.train.loop import train
@@ -45,6 +47,11 @@ class Failed:
 
 
 RaceEvent = Event | Evaluated | Failed
+
+
+def ranking_scores(recipe: Recipe) -> tuple[str, ...]:
+    """Return the scores that the leaderboard shows, which depend on the task; the first one ranks the contenders."""
+    return ("recalled", "gold turn", "BLEU") if recipe.task == "chat" else ("BLEU", "exact match", "AER")
 
 
 def race(
@@ -120,7 +127,8 @@ def _run_process(contender: Contender, run: Path, device: str, threads: int, eve
 def run_contender(contender: Contender, run: Path, device: str = "auto") -> Iterator[RaceEvent]:
     """Train and evaluate one contender in this process, each unless an earlier call did, and yield the events."""
     recipe, trained_recipe = contender.recipe, _without_test(contender.recipe)
-    result = load_result(run, recipe)
+    is_chat = recipe.task == "chat"
+    result: RaceResult | None = ChatResult.load(run, recipe) if is_chat else TranslationResult.load(run, recipe)
     if result is not None:
         yield Evaluated(result, fresh=False)
         return
@@ -132,7 +140,8 @@ def run_contender(contender: Contender, run: Path, device: str = "auto") -> Iter
         if isinstance(event, Finished) and event.reason == "stopped":
             return
         save_scores(run, {**load_scores(run), "memory": _peak_memory()})
-    yield Evaluated(evaluate_contender(contender.name, recipe, run, device), fresh=True)
+    evaluate = evaluate_chat if is_chat else evaluate_translator
+    yield Evaluated(evaluate(contender.name, recipe, run, device), fresh=True)
 
 
 def _without_test(recipe: Recipe) -> Recipe:

@@ -1,31 +1,24 @@
-"""Evaluate a trained contender of a race: scores, scores by source length, cost, alignment error rate, attention."""
+"""Evaluate a trained translator of a race: scores, scores by source length, cost, alignment error rate, attention."""
 
-import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from statistics import median
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from regard.bundle import load_scores
 from regard.data.phrasebook import lectures
-from regard.files import write_atomically
 from regard.predict import Translator
 from regard.predict.scoring import MAX_CHOICE_PAIRS, choose_alignment_head, read_pairs, score_pairs
 from regard.race.contenders import LINKS
+from regard.race.result import RaceResult, training_figures
 from regard.recipe import Corpus, PhrasebookCorpus, Recipe, TextCorpus, dump
-from regard.run_files import RECIPE
 from regard.score import Alignment, Score, alignment_error_rate, bleu, chrf, exact_match, read_pharaoh
 from regard.tasks import load_translator
 from regard.tasks.translation import attention_maps
-from regard.train.events import Validated
-from regard.train.report.log import TrainingLog, read_log
 
-RESULT = "result.json"
 LENGTH_GROUPS = 6  # maximum number of groups of similar source length
 ALIGNED_PAIRS = 500  # pairs whose links are compared with gold links
 WARMUP_SENTENCES = 16  # translated before the decoding speed is measured
@@ -49,17 +42,6 @@ class LengthGroup:
 
 
 @dataclass(frozen=True)
-class ValidationPoint:
-    """A point of the learning curve."""
-
-    tokens: int
-    seconds: float
-    loss: float
-    """Validation loss in nats per token."""
-    bleu: float | None
-
-
-@dataclass(frozen=True)
 class SentenceAttention:
     """Attention weights for the sentence that is drawn for every contender: a row for each target word."""
 
@@ -70,61 +52,35 @@ class SentenceAttention:
     possible: list[tuple[int, int]]
 
 
-@dataclass(frozen=True)
-class RaceResult:
-    """The evaluation of one contender."""
+@dataclass(frozen=True, kw_only=True)
+class TranslationResult(RaceResult):
+    """The evaluation of a translator. Its scores are those named in `SCORES`, in percent."""
 
-    name: str
-    kind: str
-    seed: int
-    device: str
-    parameters: int
-    steps: int
-    tokens: int
-    """Target tokens of training."""
-    flops: float
-    """FLOPs of training, forward and backward."""
-    seconds: float
-    """Time of training, including validation."""
-    training_speed: float
-    """Target tokens per second in training, median."""
     decoding_speed: float
     """Target tokens per second in decoding, with the recipe's search."""
-    memory: float | None
-    """Peak memory of training in bytes: of the GPU, or of the whole process on a CPU."""
-    loss: float | None
-    """Last validation loss, in nats per token."""
-    scores: dict[str, float]
-    """The scores named in `SCORES`, in percent; case-insensitive for a model of lower-cased text."""
-    signatures: dict[str, str]
     aer: float | None
     """Alignment error rate, if the text has gold links and the model has attention."""
     groups: list[LengthGroup]
-    points: list[ValidationPoint]
     attention: SentenceAttention | None = None
-    recipe: str = field(default="", repr=False)
-    """The recipe as TOML; a result of another recipe is not reused."""
+
+    def score(self, name: str) -> float | None:
+        """Return a score by name, also the alignment error rate; None if this contender has none of that name."""
+        return self.aer if name == "AER" else super().score(name)
+
+    @classmethod
+    def from_json(cls, table: dict[str, Any]) -> Self:
+        """Return the result that a JSON object describes."""
+        if table["scores"].keys() != SCORES.keys():
+            raise ValueError(f"the result has other scores than {', '.join(SCORES)}")
+        attention = table["attention"]
+        nested = {
+            "groups": [LengthGroup(**group) for group in table["groups"]],
+            "attention": None if attention is None else SentenceAttention(**attention),
+        }
+        return super().from_json({**table, **nested})
 
 
-def load_result(run: Path, recipe: Recipe) -> RaceResult | None:
-    """Return the saved result of a run, or None if there is none of this recipe."""
-    try:
-        result = _from_json(json.loads((run / RESULT).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-    return result if result.recipe == dump(recipe) and result.scores.keys() == SCORES.keys() else None
-
-
-def _from_json(table: dict[str, Any]) -> RaceResult:
-    nested = {
-        "groups": [LengthGroup(**group) for group in table["groups"]],
-        "points": [ValidationPoint(**point) for point in table["points"]],
-        "attention": None if table["attention"] is None else SentenceAttention(**table["attention"]),
-    }
-    return RaceResult(**{**table, **nested})
-
-
-def evaluate_contender(name: str, recipe: Recipe, run: Path, device: str = "auto") -> RaceResult:
+def evaluate_translator(name: str, recipe: Recipe, run: Path, device: str = "auto") -> TranslationResult:
     """Translate and align the test text with a trained run, and save the result in the run."""
     corpus = recipe.data.test or recipe.data.valid
     assert corpus is not None, "check_fair ensures that there is text for evaluation"
@@ -134,10 +90,10 @@ def evaluate_contender(name: str, recipe: Recipe, run: Path, device: str = "auto
     references = [target for _, target in pairs]
     lowercase = recipe.text.lowercase
     scores = {name: score(hypotheses, references, lowercase=lowercase) for name, score in SCORES.items()}
-    result = RaceResult(
+    result = TranslationResult(
         name=name,
         seed=recipe.seed,
-        **_training_figures(read_log(run), run),
+        **training_figures(run),
         decoding_speed=speed,
         scores={name: score.value for name, score in scores.items()},
         signatures={score.name: score.signature for score in scores.values()},
@@ -146,7 +102,7 @@ def evaluate_contender(name: str, recipe: Recipe, run: Path, device: str = "auto
         attention=_attention(translator, corpus, pairs, gold),
         recipe=dump(recipe),
     )
-    write_atomically(run / RESULT, json.dumps(asdict(result), ensure_ascii=False, indent=1).encode())
+    result.save(run)
     return result
 
 
@@ -168,37 +124,6 @@ def _translate(translator: Translator, lines: Sequence[str]) -> tuple[list[str],
     seconds = time.perf_counter() - start
     tokens = sum(len(translator.tokenizers["target"].encode(line)) + 1 for line in hypotheses)
     return hypotheses, tokens / max(seconds, 1e-9)
-
-
-def _training_figures(log: TrainingLog, run: Path) -> dict[str, Any]:
-    """Return the fields of a result that the training log holds."""
-    started, finished = log.started, log.finished
-    if started is None or finished is None:
-        raise ValueError(f"{run} is not trained to its end; repeat the command to resume")
-    last = log.validated[-1] if log.validated else None
-    progress = {reading.step: reading for reading in log.progress}
-    return {
-        "kind": started.recipe.model.kind,
-        "device": started.device,
-        "parameters": started.parameters,
-        "steps": finished.step,
-        "tokens": finished.tokens,
-        "flops": started.flops_per_token * finished.tokens,
-        "seconds": finished.seconds,
-        "training_speed": median([reading.tokens_per_second for reading in log.progress] or [0.0]),
-        "memory": load_scores(run).get("memory"),
-        "loss": None if last is None else last.loss,
-        "points": [
-            ValidationPoint(reading.tokens, reading.seconds, validated.loss, validation_bleu(validated))
-            for validated in log.validated
-            if (reading := progress.get(validated.step)) is not None
-        ],
-    }
-
-
-def validation_bleu(validated: Validated) -> float | None:
-    """Return the BLEU of a validation, cased or not, or None if nothing was translated."""
-    return next((score.value for score in validated.scores if score.name.startswith("BLEU")), None)
 
 
 def scores_by_length(
@@ -260,12 +185,3 @@ def _sentence_to_draw(pairs: Sequence[tuple[str, str]]) -> int:
     """Return the index of the first pair whose source length is the third quartile."""
     lengths = [len(source.split()) for source, _ in pairs]
     return lengths.index(sorted(lengths)[3 * len(lengths) // 4])
-
-
-def is_trained(run: Path, recipe: Recipe) -> bool:
-    """Return whether a folder holds a model of this recipe that was trained to the end of its budget."""
-    path = run / RECIPE
-    if not path.is_file() or path.read_text(encoding="utf-8") != dump(recipe) or not (run / "log.jsonl").is_file():
-        return False
-    finished = read_log(run).finished
-    return finished is not None and finished.reason != "stopped"
