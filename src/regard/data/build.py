@@ -264,9 +264,9 @@ class _Builder:
 
 @lru_cache
 def _package_digest(package: str) -> str:
-    """Return a hash of the files of a package."""
+    """Return a hash of the files of a package that generates a corpus, and of the module that all of them share."""
     digest = hashlib.blake2b(digest_size=20)
-    for file in sorted(files(package).iterdir(), key=lambda file: file.name):
+    for file in (files("regard.data") / "generation.py", *sorted(files(package).iterdir(), key=lambda file: file.name)):
         if file.is_file():
             data = file.read_bytes()
             digest.update(f"{file.name} {len(data)}\n".encode() + data)

@@ -16,10 +16,10 @@ import re
 from bisect import bisect
 from collections.abc import Callable, Iterator
 from functools import cache
-from hashlib import blake2b
 from typing import NamedTuple
 
 from regard.data.documents.tables import FrameGroups, LabelTable, load_tables
+from regard.data.generation import draw_distinct, fraction
 
 __all__ = ["LABEL_SETS", "SPLITS", "Document", "documents", "labels", "word_spans"]
 
@@ -104,24 +104,17 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _draw_distinct(label: str, split: str, count: int, seed: int) -> Iterator[Document]:
-    """Yield distinct documents."""
+    """Return distinct documents."""
     tables = list(_tables(label).items())
     # Only `Random.random` is used: it is the one method whose sequence of numbers Python guarantees not to change.
     draw = random.Random(f"documents {label} {split} {seed}").random
-    seen: set[bytes] = set()
-    misses = 0
-    while len(seen) < count:
+
+    def draw_document() -> tuple[str, Document]:
         name, table = tables[int(draw() * len(tables))]
         document = _document(name, table, split, draw)
-        mark = blake2b(document.text.encode(), digest_size=8).digest()
-        if mark not in seen:
-            seen.add(mark)
-            misses = 0
-            yield document
-        elif (misses := misses + 1) > PATIENCE:
-            raise ValueError(
-                f"the split {split!r} has no more than {len(seen)} of the {count} documents asked for: ask for fewer"
-            )
+        return document.text, document
+
+    return draw_distinct(draw_document, split, count, "documents", PATIENCE)
 
 
 def _document(label: str, table: LabelTable, split: str, draw: Callable[[], float]) -> Document:
@@ -160,7 +153,7 @@ def _sentence(frames: FrameGroups, draw: Callable[[], float]) -> tuple[str, tupl
 
 def _split(sentence: str) -> str:
     """Return the split of a deciding sentence, by a hash that is the same on every machine."""
-    value = int.from_bytes(blake2b(f"{_SALT}|{sentence}".encode(), digest_size=8).digest(), "big") / 2**64
+    value = fraction(sentence, _SALT)
     return "valid" if value < VALID else "test" if value < TEST else "train"
 
 

@@ -12,12 +12,14 @@ its frames are equally likely. `filler.txt` belongs to every table.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import accumulate
 from typing import Literal, NamedTuple
+
+from regard.data.generation import read_lines
 
 Role = Literal["deciding", "filler"]
 FILLER = "filler.txt"
@@ -82,7 +84,8 @@ def _read(folder: Traversable, name: str, words: dict[str, dict[str, tuple[str, 
     """Add the words and the frames of one file."""
     label: str | None = None
     section: _Section | None = None
-    for where, line in _lines(folder, name):
+    for where, text in read_lines(folder, name):
+        line = text.strip()
         if heading := HEADING.fullmatch(line):
             kind, argument = heading[1], heading[2] or ""
             label = argument if kind == "words" else None
@@ -100,13 +103,6 @@ def _read(folder: Traversable, name: str, words: dict[str, dict[str, tuple[str, 
             section.frames.append((where, line))
         else:
             raise ValueError(f"{where}: this line is before any heading: put [words] or [filler] above it")
-
-
-def _lines(folder: Traversable, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a file that are neither empty nor comments, each with its place."""
-    for number, line in enumerate((folder / name).read_text(encoding="utf-8").splitlines(), start=1):
-        if (stripped := line.strip()) and not stripped.startswith("#"):
-            yield f"{name}:{number}", stripped
 
 
 def _split_words(listed: str, where: str) -> tuple[str, ...]:

@@ -11,12 +11,13 @@ from functools import cache
 from importlib.resources import files
 from typing import TypeVar
 
+from regard.data.generation import draw_distinct, read_lines
 from regard.data.phrasebook.alignment import Aligner, Link, Relation
 from regard.data.phrasebook.derivation import Derivation, DerivationSampler
-from regard.data.phrasebook.grammar import Grammar, load, read_lines
+from regard.data.phrasebook.grammar import Grammar, load
 from regard.data.phrasebook.realisation import Realiser
 from regard.data.phrasebook.search import find
-from regard.data.phrasebook.splits import SPLITS, Splitter, digest
+from regard.data.phrasebook.splits import SPLITS, Splitter
 from regard.data.phrasebook.tags import PartsOfSpeech, TaggedPhrase
 
 __all__ = [
@@ -119,26 +120,14 @@ class Phrasebook:
     def _draw_distinct(
         self, realise: Callable[[Derivation], tuple[str, T] | None], language: str, split: str, count: int, seed: int
     ) -> Iterator[T]:
-        """Yield what `realise` returns with distinct texts, for derivations of a split."""
-        seen: set[bytes] = set()  # digests, so that a million sentences fit into memory
-        draw = random.Random(f"phrasebook {seed}").random
-        misses = 0
-        while len(seen) < count:
-            if misses > PATIENCE:
-                raise ValueError(
-                    f"the split {split!r} has no more than {len(seen)} of the {count} phrases asked for (to "
-                    f"{language!r}): ask for fewer"
-                )
-            misses += 1
-            derivation = self.sampler.sentence(draw)
-            if self.splitter.split(derivation) != split:
-                continue
-            realised = realise(derivation)
-            if realised is None or (mark := digest(realised[0])) in seen:
-                continue
-            seen.add(mark)
-            misses = 0
-            yield realised[1]
+        """Return what `realise` returns with distinct texts, for derivations of a split."""
+        random_number = random.Random(f"phrasebook {seed}").random
+
+        def draw() -> tuple[str, T] | None:
+            derivation = self.sampler.sentence(random_number)
+            return realise(derivation) if self.splitter.split(derivation) == split else None
+
+        return draw_distinct(draw, split, count, f"phrases to {language!r}", PATIENCE)
 
 
 @cache

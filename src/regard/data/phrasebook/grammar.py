@@ -14,6 +14,7 @@ from importlib.resources.abc import Traversable
 from sys import intern
 from typing import NamedTuple
 
+from regard.data.generation import read_lines
 from regard.data.phrasebook.arabic import Arabic
 from regard.data.phrasebook.english import English
 from regard.data.phrasebook.french import French
@@ -131,13 +132,6 @@ def load(folder: Traversable | None = None) -> Grammar:
         check(rule, languages, set(lexemes) | set(rules) | {"number"})
         check_classes(rule, {tag for group in lexemes.values() for lexeme in group for tag in lexeme.classes})
     return Grammar(languages, lexemes, rules)
-
-
-def read_lines(folder: Traversable, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a file that are neither empty nor comments, each with its place (`file:line`)."""
-    for number, line in enumerate((folder / name).read_text(encoding="utf-8").splitlines(), start=1):
-        if line.strip() and not line.lstrip().startswith("#"):
-            yield f"{name}:{number}", line
 
 
 def sections(folder: Traversable, name: str) -> Iterator[tuple[str, str, str]]:

@@ -6,26 +6,14 @@ translate them in the same way. Some pairs of words in a grammatical relation ar
 sentence with such a pair is in the split `novel`.
 """
 
-from hashlib import blake2b
-
+from regard.data.generation import fraction
 from regard.data.phrasebook.derivation import Derivation
 from regard.data.phrasebook.grammar import Grammar
 
 SPLITS = ("train", "valid", "test", "novel")
-SALT = "regard"
 HELD_OUT = 0.04  # the share of word pairs that are held out
 VALID, TEST = 0.04, 0.08  # upper bounds of the hash: four per cent each
 PARTNERS = 5  # verbs and adjectives with fewer possible partners have no pair held out
-
-
-def digest(text: str) -> bytes:
-    """Return an eight-byte hash that is the same on every machine and in every version of Python."""
-    return blake2b(f"{SALT}|{text}".encode(), digest_size=8).digest()
-
-
-def fraction(text: str) -> float:
-    """Return the hash as a number in [0, 1)."""
-    return int.from_bytes(digest(text), "big") / 2**64
 
 
 class Splitter:

@@ -9,8 +9,9 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
+from regard.data.generation import read_lines
 from regard.data.phrasebook.derivation import Derivation, Leaf, Node
-from regard.data.phrasebook.grammar import TemplateElement, read_lines
+from regard.data.phrasebook.grammar import TemplateElement
 from regard.data.phrasebook.language import Features, Form, Word
 from regard.data.phrasebook.realisation import CASES, NOTHING, PRONOUNS, Realiser
 
