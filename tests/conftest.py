@@ -137,6 +137,14 @@ def classifier_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_classifier(tmp_path_factory.mktemp("runs") / "colours", "han", "mean")
 
 
+@pytest.fixture(scope="session")
+def memorised_chat_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a chat run that has memorised five dialogues."""
+    from tests.chats import train_chat
+
+    return train_chat(tmp_path_factory.mktemp("runs") / "memorised-chat")
+
+
 def train_memorised(folder: Path, to: str) -> Path:
     """Train a model on twenty sentences until it knows them, and return its folder."""
     from regard.bundle import save_bundle

@@ -1,13 +1,13 @@
-"""Documents and given words become rows of parts, and labels and tags several class numbers; parts are found again."""
+"""Documents, dialogues and given words become rows of parts, which are found again; labels and tags class numbers."""
 
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.data.records import lists_from
+from tests.data.records import lists_from, rows_from
 
 from regard.data.fields import (
     DocumentField,
@@ -15,16 +15,18 @@ from regard.data.fields import (
     LabelsField,
     TagsField,
     TextField,
+    TurnsField,
     UnequalLengthsError,
     WordsField,
     learn_fields,
     load_fields,
     split_parts,
 )
-from regard.data.fields.lists import join_list, split_list
+from regard.data.fields.lists import join_list, on_one_line, split_list
+from regard.data.fields.nested import keep_last_parts
 from regard.data.rows import Rows
-from regard.recipe import Data, FieldKind, PhrasebookCorpus, Recipe, Text
-from regard.text import END, UNK, Tokenizer
+from regard.recipe import ME, YOU, Data, FieldKind, PhrasebookCorpus, Recipe, Text
+from regard.text import END, UNK, Tokenizer, TokenizerSettings
 
 TOKENIZER = Tokenizer.learn(["the cat sees a dog", "the dogs see New York", "it's raining"], 300)
 WORDS, DOCUMENT = WordsField(TOKENIZER), DocumentField(TOKENIZER)
@@ -157,3 +159,89 @@ def test_fields_of_words_and_tags_are_learned_saved_and_loaded(tmp_path: Path) -
     assert loaded.fingerprint == learned.fingerprint
     assert isinstance(loaded["words"], WordsField)
     assert loaded.encode({"words": ["New York\t"], "tags": ["PROPN"]})["tags"].ids.tolist() == [2]
+
+
+TURN_FIELD = TurnsField(
+    Tokenizer.learn(["the cat sees a dog", "<you> <me>"], 300, TokenizerSettings(symbols=(YOU, ME)))
+)
+HISTORIES = st.lists(st.lists(WORD.map(on_one_line).filter(bool), min_size=1))
+
+
+def expected_turns(history: list[str], field: TurnsField = TURN_FIELD) -> list[list[int]]:
+    """The ids of each turn, by a plain loop."""
+    symbols = [field.tokenizer.id(symbol) for symbol in (YOU, ME)]
+    turns = []
+    for number, turn in enumerate(history):
+        ids = [UNK if token in symbols else token for token in field.tokenizer.encode(turn)] or [UNK]
+        turns.append([symbols[(len(history) - 1 - number) % 2], *ids, END])
+    return turns
+
+
+@given(HISTORIES)
+def test_each_turn_begins_with_the_symbol_of_its_speaker_and_ends_with_the_end_symbol(
+    histories: list[list[str]],
+) -> None:
+    rows = TURN_FIELD.encode([join_list(history) for history in histories])
+    expected = [expected_turns(history) for history in histories]
+    assert lists_from(rows) == [[token for turn in turns for token in turn] for turns in expected]
+    assert nested(rows) == [[turn[:-1] for turn in turns] for turns in expected]
+    assert [TURN_FIELD.turns(ids) for ids in lists_from(rows)] == [[turn[1:-1] for turn in turns] for turns in expected]
+
+
+@given(st.lists(st.lists(st.sampled_from(["the cat", "a dog", "sees"]), min_size=1)))
+def test_turns_decode_to_themselves(histories: list[list[str]]) -> None:
+    values = [join_list(history) for history in histories]
+    assert [TURN_FIELD.decode(ids) for ids in lists_from(TURN_FIELD.encode(values))] == values
+
+
+def test_a_symbol_that_is_typed_in_a_turn_is_no_symbol() -> None:
+    you, me = TURN_FIELD.tokenizer.id(YOU), TURN_FIELD.tokenizer.id(ME)
+    # Normalisation makes the symbol of the second spelling.
+    (row,) = lists_from(TURN_FIELD.encode(["the cat <me> sees\t<you>\uff1cme\uff1e</s>"]))
+    assert [row.count(symbol) for symbol in (you, me, END)] == [1, 1, 2]
+    assert TURN_FIELD.tokenizer.encode("<you> \uff1cme\uff1e").count(me) == 1
+    # A reply keeps it: it has no meaning there, and decodes to the same text.
+    reply = TextField(TURN_FIELD.tokenizer)
+    assert reply.decode(reply.encode(["the <you> cat"]).ids.tolist()) == "the <you> cat"
+
+
+def test_a_history_without_text_is_one_turn_that_models_can_read() -> None:
+    you = TURN_FIELD.tokenizer.id(YOU)
+    assert lists_from(TURN_FIELD.encode(["", "\t \t", "▁"])) == [[you, UNK, END]] * 3
+    assert TURN_FIELD.parts("\t") == [""]
+    assert lists_from(TURN_FIELD.encode([])) == []
+
+
+ROWS = st.lists(st.lists(st.lists(st.integers(4, 9), min_size=1, max_size=6), max_size=5), max_size=6)
+
+
+@given(ROWS, st.integers(2, 12))
+def test_the_last_parts_are_kept_and_of_a_long_last_part_its_first_and_last_ids(
+    rows: list[list[list[int]]], longest: int
+) -> None:
+    ended = [[[*part, END] for part in parts] for parts in rows]
+    expected = []
+    for parts in ended:
+        kept: list[int] = []
+        for part in reversed(parts):
+            if len(part) + len(kept) > longest:
+                break
+            kept = [*part, *kept]
+        if parts and not kept:
+            last = parts[-1]
+            kept = [last[0], *last[len(last) - longest + 1 :]]
+        expected.append(kept)
+    assert (
+        lists_from(keep_last_parts(rows_from([list(chain.from_iterable(parts)) for parts in ended]), longest))
+        == expected
+    )
+
+
+def test_vocabularies_see_the_tabs_of_documents_but_not_those_between_turns() -> None:
+    recipe = Recipe(task="own", data=Data(train=(PhrasebookCorpus(to="de"),)), text=Text(kind="char", size=300))
+    learned = learn_fields({"text": "text"}, [("if a:\n\treturn b\n",)] * 9, recipe, multiline=True)
+    assert "\t" in [learned["text"].decode([number]) for number in range(len(learned["text"]))]
+    kinds: dict[str, FieldKind] = {"history": "turns", "reply": "text"}
+    text = recipe.text.model_copy(update={"normalise": "identity"})
+    learned = learn_fields(kinds, [("hi\tyou", "no")] * 9, recipe.model_copy(update={"text": text}))
+    assert "\t" not in [learned["reply"].decode([number]) for number in range(len(learned["reply"]))][4 + 256 :]

@@ -1,4 +1,4 @@
-"""A small model in float64, so that results can be compared to the last digits, and sentences it has memorised."""
+"""Small models in float64, so that results can be compared to the last digits, and what they have memorised."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from regard.bundle import Bundle
 from regard.data.phrasebook import phrases
-from regard.predict import Translator
+from regard.predict import Chatbot, Translator
 from regard.tasks import load_bundle
 
 
@@ -34,3 +34,20 @@ def pairs() -> list[tuple[str, str]]:
 def lines(pairs: list[tuple[str, str]]) -> list[str]:
     """Some training sources, and some test sources."""
     return [source for source, _ in pairs[:3]] + [phrase.source for phrase in phrases("de", "test", 2)]
+
+
+@pytest.fixture(scope="session")
+def chat_bundle(memorised_chat_run: Path) -> Bundle:
+    """The run of the model that has memorised dialogues, in float64."""
+    bundle = load_bundle(memorised_chat_run)
+    bundle.model.double()
+    return bundle
+
+
+@pytest.fixture(scope="session")
+def chatbot(chat_bundle: Bundle) -> Chatbot:
+    """A chatbot that decodes with the model itself."""
+    data = chat_bundle.recipe.data
+    return Chatbot(
+        chat_bundle.model, chat_bundle.fields, chat_bundle.recipe.decode, longest=data.longest, turns=data.turns
+    )

@@ -1,15 +1,23 @@
-"""`regard perplexity`: compute the perplexity of given text or of given translations."""
+"""`regard perplexity`: compute the perplexity of given text, or of given translations or replies."""
 
 import json
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regard.cli.flags import Device, Run
 from regard.cli.streams import line_counter, print_line, read_parallel
 
-Text = Annotated[str | None, typer.Argument(metavar="TEXT", help="Language models: a text file, plain or .gz.")]
+if TYPE_CHECKING:
+    from regard.predict import TextPerplexity
+    from regard.recipe import Recipe
+
+Text = Annotated[
+    str | None,
+    typer.Argument(metavar="TEXT", help="Language models: a text file; chat: a file of dialogues. Plain or .gz."),
+]
 Source = Annotated[str | None, typer.Option(metavar="FILE", help="Translation models: source lines, plain or .gz.")]
 Target = Annotated[
     str | None, typer.Option(metavar="FILE", help="Translation models: their translations, line by line.")
@@ -39,10 +47,11 @@ def perplexity(
     as_json: AsJson = False,
     device: Device = "auto",
 ) -> None:
-    """Compute the perplexity of a text by a language model, or of given translations by a translation model.
+    """Compute the perplexity of a text, of translations given their sources, or of replies given their histories.
 
     \b
     regard perplexity runs/shakespeare text.txt
+    regard perplexity runs/smalltalk dialogues.jsonl
     regard perplexity runs/phrasebook --source test.en --target test.de
     regard perplexity runs/phrasebook --source test.en --target test.de --each --tokens
     regard perplexity runs/phrasebook --source test.en --target test.de --each --json
@@ -54,12 +63,14 @@ def perplexity(
     if text is not None:
         if source or target:
             raise ValueError(
-                "give either TEXT, for a language model, or --source and --target, for a translation model"
+                "give either TEXT, for a language model or chat, or --source and --target, for a translation model"
             )
         _print_text_perplexity(run, text, as_json, device)
         return
     if source is None or target is None:
-        raise ValueError("give a TEXT file for a language model, or --source and --target for a translation model")
+        raise ValueError(
+            "give a TEXT file for a language model or chat, or --source and --target for a translation model"
+        )
     from regard.predict.scoring import CorpusPerplexity, score_pairs
     from regard.tasks import load_translator
 
@@ -90,19 +101,12 @@ def perplexity(
 
 
 def _print_text_perplexity(run: str, text: str, as_json: bool, device: str) -> None:
-    """Print the perplexity of a text file, split into documents as the recipe says: lines, paragraphs or the file."""
-    from pathlib import Path
-
+    """Print the perplexity of a text file, split as the recipe says: into lines, paragraphs, the file, or replies."""
     from regard.bundle import load_bundle_recipe
-    from regard.data.corpus import Reader
-    from regard.recipe import TextCorpus
     from regard.run_path import find_run
-    from regard.tasks import load_generator, load_mask_filler
 
     recipe = load_bundle_recipe(find_run(run).folder)
-    predictor = (load_mask_filler if recipe.is_masked else load_generator)(run, device, "float32")
-    reader = Reader(("text",), Path(), documents=recipe.data.documents)
-    table = predictor.perplexity(record[0] for record in reader.records(TextCorpus(files={"text": text}))).to_json()
+    table = (_reply_perplexity if recipe.task == "chat" else _text_perplexity)(run, recipe, text, device).to_json()
     if recipe.is_masked:
         note = "this is a pseudo-perplexity: each token was masked once and predicted from all others"
         print(f"regard: {note}; do not compare it with the perplexity of a causal model", file=sys.stderr)
@@ -113,3 +117,29 @@ def _print_text_perplexity(run: str, text: str, as_json: bool, device: str) -> N
     for name, value in table.items():
         label = f"{name.replace('_', ' '):<{width}}"
         print_line(f"{label}{value:,.4f}" if isinstance(value, float) else f"{label}{value:,}")
+
+
+def _text_perplexity(run: str, recipe: "Recipe", text: str, device: str) -> "TextPerplexity":
+    """Return the perplexity of the documents of a text file by a language model."""
+    from regard.data.corpus import Reader
+    from regard.recipe import TextCorpus
+    from regard.tasks import load_generator, load_mask_filler
+
+    predictor = (load_mask_filler if recipe.is_masked else load_generator)(run, device, "float32")
+    reader = Reader(("text",), Path(), documents=recipe.data.documents)
+    return predictor.perplexity(record[0] for record in reader.records(TextCorpus(files={"text": text})))
+
+
+def _reply_perplexity(run: str, recipe: "Recipe", text: str, device: str) -> "TextPerplexity":
+    """Return the perplexity of the replies of dialogues, which are read like the training data."""
+    from regard.data.corpus import Reader
+    from regard.data.fields.lists import split_turns
+    from regard.predict.text_generator import TextPerplexity
+    from regard.tasks import load_chatbot
+
+    chatbot, total = load_chatbot(run, device, "float32"), TextPerplexity()
+    reader = Reader.of(recipe.data.model_copy(update={"root": "."}), tuple(chatbot.fields), recipe.seed)
+    for chunk in reader.chunks(recipe.data.dialogues(text)):
+        histories = [split_turns(history) for history in chunk.columns["history"]]
+        total += chatbot.perplexity(histories, chunk.columns["reply"])
+    return total

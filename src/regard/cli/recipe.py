@@ -34,6 +34,9 @@ def new(
     files: list[str] | None = typer.Argument(
         None, metavar="FILE", help="Your training text: two files of sentences, or one TSV, JSONL or text file."
     ),
+    task: str | None = typer.Option(
+        None, help="The task: translation, language_model or chat. By default, the files decide."
+    ),
     name: str = typer.Option("mine", help="Name of the run."),
     source: str | None = typer.Option(
         None, "--from", metavar="RECIPE", help="Print one of regard's recipes instead, such as phrasebook."
@@ -43,15 +46,16 @@ def new(
 
     \b
     regard recipe new train.en train.de > mine.toml
-    regard recipe new pairs.tsv --name chat > chat.toml
+    regard recipe new pairs.tsv --name informal > informal.toml
     regard recipe new novels.txt > mine.toml           # a language model
+    regard recipe new dialogues.txt --task chat > mine.toml
     regard recipe new --from phrasebook > mine.toml
     """
     from regard.recipe import parse, shipped_recipe, starter
 
-    if source is not None and files:
-        raise ValueError("--from prints a recipe with its own data; leave out the files, or leave out --from")
-    text = starter(files or [], name) if source is None else shipped_recipe(source)
+    if source is not None and (files or task):
+        raise ValueError("--from prints a recipe with its own data; leave out files and --task, or leave out --from")
+    text = starter(files or [], name, task) if source is None else shipped_recipe(source)
     parse(text, where="the new recipe")  # such as a name that is not allowed
     typer.echo(text, nl=False)
 

@@ -35,7 +35,7 @@ from regard.data.filters import KEPT, FilterReport, RecordFilter
 from regard.data.rows import Rows
 from regard.data.store import MANIFEST, VERSION, EncodedColumn, FieldWriter, Manifest, Store
 from regard.files import write_atomically
-from regard.recipe import Corpus, Data, DialogueCorpus, DocumentsCorpus, Filter, PhrasebookCorpus, SmallTalkCorpus
+from regard.recipe import Corpus, Data, DocumentsCorpus, Filter, PhrasebookCorpus, SmallTalkCorpus
 
 _log = logging.getLogger("regard")
 _GENERATORS: dict[type[Corpus], str] = {
@@ -105,7 +105,7 @@ def identity(corpus: Corpus, reader: Reader, cache: Path) -> dict[str, Any]:
     if package := _GENERATORS.get(type(corpus)):
         contents = [_package_digest(package), str(reader.seed)]
     settings = corpus.model_dump(exclude={"weight", "files", "path"})
-    if isinstance(corpus, DialogueCorpus | SmallTalkCorpus):
+    if "history" in reader.fields:
         settings |= {"turns": reader.turns, "reverse": reader.reverse}
     return settings | {"contents": contents, "fields": list(reader.fields), "documents": reader.documents}
 

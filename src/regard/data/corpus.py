@@ -1,7 +1,8 @@
 """Read a corpus named in a recipe as a stream of records, in chunks.
 
 A corpus is a set of plain text files (one for each field), a file of tab-separated columns, a file with a JSON object
-on each line, a file of tagged sentences (each also gzipped), the built-in phrasebook, or generated documents.
+on each line, a file of tagged sentences or of dialogues (each also gzipped), the built-in phrasebook, or generated
+documents or dialogues.
 `regard.files` defines what a line is. A tab-separated file has no quoting: a tab always separates two columns. A JSON
 value may hold any text, also line breaks, but no lone surrogate, which no encoding can represent.
 """
@@ -14,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from regard.data.conll import read_conll, read_conllu
-from regard.data.dialogues import examples, read_examples
+from regard.data.dialogues import examples, given_examples, read_examples
 from regard.data.documents import documents
 from regard.data.fields.lists import SEPARATOR, join_list
 from regard.data.phrasebook import phrases, tagged_sentences
@@ -137,6 +138,9 @@ class Reader:
             case DialogueCorpus():
                 parts = read_examples(paths[0], corpus, self.turns, self.reverse)
                 return (((histories, replies), lines) for histories, replies, lines in parts)
+            case TextCorpus() | TsvCorpus() | JsonlCorpus() if "history" in self.fields:
+                pairs = self._columns(corpus, paths)
+                return ((given_examples(*columns, self.turns, self.reverse), None) for columns in pairs)
             case _:
                 return ((columns, None) for columns in self._columns(corpus, paths))
 
@@ -172,7 +176,7 @@ class Reader:
         """Yield the examples of generated dialogues in which a speaker of the corpus replies."""
         for dialogue in dialogues(corpus.split, corpus.count, self.seed):
             for number, (history, reply) in enumerate(examples(dialogue.turns, self.turns, self.reverse), start=1):
-                if corpus.speaker in ("", SPEAKERS[(number - self.reverse) % 2]):
+                if corpus.speaker in ("", SPEAKERS[number % 2]):
                     yield {"history": history, "reply": reply}
 
 
@@ -268,7 +272,7 @@ def _json_text(path: Path, number: int, value: dict[str, object], key: str) -> s
     if not isinstance(text, str):
         raise ValueError(
             f"{path}, line {number}: the value of {key!r} is {_json_type(text)}, but must be a string or, for words, "
-            "tags and labels, an array of strings."
+            "tags, labels and turns, an array of strings without tabs."
         )
     try:
         text.encode("utf-8")

@@ -6,16 +6,16 @@ are left out.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.fields.lists import SEPARATOR, join_list
+from regard.data.fields.lists import join_list, on_one_line, split_turns
 from regard.files import read_lines
 from regard.recipe import DialogueCorpus
 
-CHUNK = 10_000
-"""Records that are read at once."""
+CHUNK, CHARACTERS = 10_000, 1 << 24
+"""Records that are read at once, and their characters: whichever are fewer."""
 
 Examples = tuple[list[str], list[str], list[int]]
 """Histories, replies, and the line on which each reply stands."""
@@ -49,25 +49,33 @@ def read_examples(path: Path, corpus: DialogueCorpus, turns: int, reverse: bool)
         path: The file.
         corpus: The settings of the corpus.
         turns: Maximum number of turns of a history.
-        reverse: Predict each turn from the turn after it.
+        reverse: Predict each turn from the turn after it, which is then the one that a speaker of the corpus says.
+
+    Raises:
+        ValueError: If the file is malformed, or has no reply, or none of the speaker.
     """
-    histories: list[str] = []
-    replies: list[str] = []
-    lines: list[int] = []
+    histories, replies, lines = list[str](), list[str](), list[int]()
+    characters, dialogues, found = 0, 0, False
+    others: set[str] = set()
     for dialogue in read_dialogues(path, corpus.key):
+        dialogues += 1
         texts = [turn.text for turn in dialogue]
-        for number, (history, reply) in enumerate(examples(texts, turns, reverse), start=1):
-            turn = dialogue[number - 1 if reverse else number]
+        for turn, (history, reply) in zip(dialogue[1:], examples(texts, turns, reverse), strict=True):
             if corpus.speaker and turn.speaker is not None and turn.speaker != corpus.speaker:
+                others.add(turn.speaker)
                 continue
             histories.append(history)
             replies.append(reply)
             lines.append(turn.line)
-        if len(replies) >= CHUNK:
-            yield histories, replies, lines
-            histories, replies, lines = [], [], []
+            characters += len(history) + len(reply)
+            if len(replies) >= CHUNK or characters >= CHARACTERS:
+                yield histories, replies, lines
+                histories, replies, lines, characters = [], [], [], 0
+                found = True
     if replies:
         yield histories, replies, lines
+    elif not found:
+        raise ValueError(_nothing_to_learn(path, corpus.speaker, dialogues, others))
 
 
 def examples(dialogue: Sequence[str], turns: int, reverse: bool = False) -> Iterator[tuple[str, str]]:
@@ -83,6 +91,26 @@ def examples(dialogue: Sequence[str], turns: int, reverse: bool = False) -> Iter
             yield join_list([dialogue[number]]), dialogue[number - 1]
         else:
             yield join_list(dialogue[max(0, number - turns) : number]), dialogue[number]
+
+
+def given_examples(
+    histories: Iterable[str], replies: Iterable[str], turns: int, reverse: bool = False
+) -> tuple[list[str], list[str]]:
+    """Return histories and replies of a file that has them as columns, as `examples` returns those of a dialogue."""
+    split = [split_turns(history) for history in histories]
+    if reverse:
+        said = [[line] if (line := on_one_line(reply)) else [] for reply in replies]
+        return [join_list(turns) for turns in said], [parts[-1] if parts else "" for parts in split]
+    return [join_list(parts[-turns:]) for parts in split], list(replies)
+
+
+def _nothing_to_learn(path: Path, speaker: str, dialogues: int, others: Collection[str]) -> str:
+    """Return the error message for a file without replies."""
+    if others:
+        found = ", ".join(map(repr, sorted(others)[:10]))
+        return f"{path}: no reply is by {speaker!r}, the corpus's speaker; replies are by {found}. Name one of them."
+    found = f"its {dialogues:,} dialogues have a single turn or none" if dialogues else "it has no turns"
+    return f"{path} has no replies: {found}. A dialogue has two turns or more, and in a text file a blank line ends it."
 
 
 def _read_json(path: Path, key: str) -> Iterator[list[Turn]]:
@@ -101,11 +129,11 @@ def _json_turns(where: str, line: str, key: str, number: int) -> list[Turn]:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: not JSON ({error}). Each line must be one JSON object.") from error
-    if not isinstance(value, dict) or key not in value:
-        found = (
-            f"its keys are {', '.join(map(repr, list(value)[:10]))}" if isinstance(value, dict) else "it has no keys"
-        )
-        raise ValueError(f"{where}: no key {key!r}; {found}. Set the corpus's key to that of the array of turns.")
+    if not isinstance(value, dict):
+        raise ValueError(f"{where}: the JSON value must be an object with an array of turns.")
+    if key not in value:
+        keys = ", ".join(map(repr, list(value)[:10])) or "none"
+        raise ValueError(f"{where}: no key {key!r}; its keys are: {keys}. Set the corpus's key to that of the turns.")
     turns = value[key]
     if not isinstance(turns, list):
         raise ValueError(f"{where}: the value of {key!r} must be an array of turns.")
@@ -152,12 +180,11 @@ def _join_speakers(turns: Iterable[Turn]) -> list[Turn]:
     """Leave out empty turns, and join successive turns of one speaker, so that the speakers alternate."""
     joined: list[Turn] = []
     for turn in turns:
-        # Tabs separate the turns of a history, and a turn is shown on one line.
-        text = " ".join(turn.text.replace(SEPARATOR, " ").split())
+        text = on_one_line(turn.text)  # tabs separate the turns of a history
         if not text:
             continue
         if joined and turn.speaker is not None and turn.speaker == joined[-1].speaker:
-            joined[-1] = turn._replace(text=f"{joined[-1].text} {text}", line=joined[-1].line)
+            joined[-1] = joined[-1]._replace(text=f"{joined[-1].text} {text}")
         else:
             joined.append(turn._replace(text=text))
     return joined

@@ -342,7 +342,10 @@ class ChatOptions(GenerationOptions):
     def with_candidates(self) -> Self:
         """Return the options of a search for all replies to choose from."""
         count = max(self.candidates, self.nbest)
-        return self.override(nbest=count) if self.sample else self.override(nbest=count, beam=max(count, self.beam))
+        if self.sample:
+            return self.override(nbest=count)
+        beam = -(-max(count, self.beam) // self.groups) * self.groups  # a multiple of the groups
+        return self.override(nbest=count, beam=beam)
 
 
 _SAMPLING = (*(declared.name for declared in SamplingOptions.declared()), "seed")

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.data.fields import split_parts
+from regard.data.fields.lists import on_one_line
 from regard.data.rows import Rows
 from regard.nn.tap import named_taps, recording
 from regard.predict.chatbot import Chatbot, History
@@ -26,7 +27,10 @@ Span = tuple[int, int]
 class AttendedTurn:
     """A turn of a history, with its attention weights."""
 
+    index: int
+    """Its number in the whole history, counted from 0."""
     text: str
+    """The turn; each run of white space is a space."""
     weight: float
     """The mean weight over the words of the reply."""
     weights_Q: Weights
@@ -46,6 +50,7 @@ class AttendedTurn:
     def to_json(self) -> dict[str, Any]:
         """Return everything as a JSON object."""
         return {
+            "index": self.index,
             "text": self.text,
             "weight": self.weight,
             "weights": self.weights_Q.tolist(),
@@ -59,9 +64,9 @@ class ReplyAttention:
     """What a reply attends to: the weights of turns and of words, in each step and on average."""
 
     turns: tuple[AttendedTurn, ...]
-    """The turns that the model reads, in order; their weights sum to 1 in each step."""
+    """The turns that the model reads, in order; their weights sum to 1 in each step. It reads no empty turns."""
     unread: int
-    """The number of turns at the beginning that the model does not read."""
+    """The number of turns at the beginning of the history that the model does not read."""
     reply: str
     words: tuple[Span, ...]
     """Begin and end of each word of the reply."""
@@ -69,7 +74,7 @@ class ReplyAttention:
     @property
     def most_attended(self) -> int:
         """The number of the turn with the highest mean weight, counted from 0 in the whole history."""
-        return self.unread + int(np.argmax([turn.weight for turn in self.turns]))
+        return max(self.turns, key=lambda turn: turn.weight).index
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as a JSON object."""
@@ -81,7 +86,7 @@ class ReplyAttention:
         }
 
 
-def reply_attention(chatbot: Chatbot, history: History, reply: str, turns: int | None = None) -> ReplyAttention:
+def reply_attention(chatbot: Chatbot, history: str | History, reply: str, turns: int | None = None) -> ReplyAttention:
     """Return the attention of a given reply to its history, in one teacher-forced pass.
 
     A hierarchical recurrent attention network has weights of turns, and of words within them, whose product is the
@@ -90,33 +95,31 @@ def reply_attention(chatbot: Chatbot, history: History, reply: str, turns: int |
 
     Args:
         chatbot: The chatbot.
-        history: The turns before the reply.
+        history: The turns before the reply; a single string is the only turn.
         reply: The reply, which the model need not have written.
         turns: Maximum number of turns to read. Default: as in training.
 
     Raises:
         ValueError: The model has no attention, or history or reply have no text.
     """
-    if not reply.strip():
+    reply_tokens, tokenizer = chatbot.reply_field.tokenizer.tokens(reply), chatbot.history_field.tokenizer
+    if not reply_tokens:
         raise ValueError("the reply has no text, so that nothing attends to the history; give a reply")
-    rows, texts = chatbot.encode([history], turns), [text for turn in history if (text := " ".join(turn.split()))]
+    given = [history] if isinstance(history, str) else history
+    rows = chatbot.encode([given], turns)
     sizes = split_parts(rows)[1].ids.tolist()
     by_turn_TU, by_token = _weights(chatbot, rows, reply, sizes)
-    reply_tokens, tokenizer = chatbot.reply_field.tokenizer.tokens(reply), chatbot.history_field.tokenizer
     spans, membership_QT = _words(reply, reply_tokens, len(reply_tokens))
-    membership_QT = membership_QT / np.maximum(
-        membership_QT.sum(1, keepdims=True), 1
-    )  # means over the tokens of a word
-    read = texts[len(texts) - len(sizes) :]
+    membership_QT /= membership_QT.sum(1, keepdims=True)  # means over the tokens of a word
+    read = [(index, text) for index, turn in enumerate(given) if (text := on_one_line(turn))][-len(sizes) :]
     attended = []
-    for number, (text, weights_TK) in enumerate(zip(read, by_token, strict=True)):
+    for number, ((index, text), weights_TK) in enumerate(zip(read, by_token, strict=True)):
         # The first token is the symbol of the speaker; of a turn that is too long, the first tokens are not read.
         word_spans, membership_WK = _words(text, tokenizer.tokens(text), weights_TK.shape[1] - 1)
         weights_Q = membership_QT @ by_turn_TU[:, number]
         word_weights_QK = membership_QT @ weights_TK[:, 1:] @ membership_WK.T
-        attended.append(AttendedTurn(text, float(weights_Q.mean()), weights_Q, word_spans, word_weights_QK))
-    unread = len(list(history)) - len(read)
-    return ReplyAttention(tuple(attended), unread, reply, spans)
+        attended.append(AttendedTurn(index, text, float(weights_Q.mean()), weights_Q, word_spans, word_weights_QK))
+    return ReplyAttention(tuple(attended), read[0][0], reply, spans)
 
 
 def has_attention(chatbot: Chatbot) -> bool:

@@ -1,7 +1,7 @@
 """Replies to the turns of a dialogue by a trained encoder-decoder."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from regard.bundle import Bundle
 from regard.data.fields import Fields, TextField, TurnsField, split_parts
-from regard.data.fields.lists import join_list
+from regard.data.fields.lists import join_list, on_one_line
 from regard.data.fields.nested import keep_last_parts
 from regard.data.rows import Rows
 from regard.decode import Hypothesis, LengthLimits, SentenceOptions
@@ -105,6 +105,7 @@ class Chatbot:
         longest: int = 256,
         turns: int = 6,
         hierarchical: bool = False,
+        is_reverse: bool = False,
         engine: SteppableModel | None = None,
     ) -> None:
         """Reply with a model as it is now, or with an engine made from it.
@@ -116,13 +117,14 @@ class Chatbot:
             longest: Tokens of a history that the model was trained on; the beginnings of longer ones are not read.
             turns: Turns of a history that the model was trained on.
             hierarchical: Whether the model reads turns, and not one sequence.
+            is_reverse: Whether it was trained with `data.reverse`, to predict the turn before a reply.
             engine: A fast engine for the model.
         """
         history, reply = fields["history"], fields["reply"]
         assert isinstance(history, TurnsField)
         assert isinstance(reply, TextField)
         self.model, self.history_field, self.reply_field = model, history, reply
-        self.fields, self.turns, self.hierarchical = fields, turns, hierarchical
+        self.fields, self.turns, self.hierarchical, self.is_reverse = fields, turns, hierarchical, is_reverse
         self.longest = longest if hierarchical else min(longest, max_tokens(model.encoder.max_positions))
         self.max_reply = max_tokens(model.decoder.max_positions, reserved=1)
         self.engine: SteppableModel = engine or model
@@ -150,6 +152,7 @@ class Chatbot:
             longest=recipe.data.longest,
             turns=recipe.data.turns,
             hierarchical=is_hierarchical(recipe.model),
+            is_reverse=recipe.data.reverse,
             engine=make_engine(model, model.output.weight.device, precision),
         )
 
@@ -158,7 +161,16 @@ class Chatbot:
 
         Args:
             reverse: A chatbot that was trained with `data.reverse = true`.
+
+        Raises:
+            ValueError: It was not, or this chatbot was.
         """
+        if self.is_reverse or not reverse.is_reverse:
+            which = "chatbot to rerank was" if self.is_reverse else "reranking chatbot was not"
+            raise ValueError(
+                f"the {which} trained with data.reverse = true; rerank a chatbot that predicts replies by one that "
+                "predicts the turn before a reply"
+            )
         reranked = copy(self)
         reranked.reverse = reverse
         return reranked
@@ -185,13 +197,15 @@ class Chatbot:
         """
         if isinstance(history, str):
             return self.reply([[history]], **options)[0]
-        if history and not isinstance(history[0], str):
-            return self.reply([turns for turns in history if not isinstance(turns, str)], **options)
-        return self.reply([[turn for turn in history if isinstance(turn, str)]], **options)[0]
+        turns = [turn for turn in history if isinstance(turn, str)]
+        histories = [entry for entry in history if not isinstance(entry, str)]
+        if turns and histories:
+            raise ValueError("a list has turns or histories, but not both; give each history as a list of turns")
+        return self.reply(histories, **options) if histories else self.reply([turns], **options)[0]
 
     def reply(self, histories: Sequence[History], **options: Any) -> list[Reply]:
         """Reply to each of several histories, with options such as `beam=4`."""
-        chosen = self.options.override(**options)
+        chosen = self._options(options)
         rows = self.encode(histories, chosen.turns)
         searched = chosen if self.reverse is None else chosen.with_candidates()
         search = partial(self._search, rows=rows, options=searched)
@@ -211,7 +225,7 @@ class Chatbot:
         Raises:
             ValueError: If several hypotheses are asked for, of which none is final before the end.
         """
-        chosen = self.options.override(**options)
+        chosen = self._options(options)
         if self.reverse is not None:
             raise ValueError("a reply that is chosen among several cannot be streamed; leave out the reranking")
         if chosen.nbest > 1 or (not chosen.sample and chosen.beam > 1):
@@ -236,10 +250,25 @@ class Chatbot:
         return total
 
     def token_logprobs(self, histories: Sequence[History], replies: Sequence[str]) -> list[NDArray[np.float64]]:
-        """Return the log-probability of each token of given replies, and of the end symbol."""
-        if not histories:
-            return []
-        rows, targets = self.encode(histories), self.reply_field.encode(replies)
+        """Return the log-probability of each token of given replies, and of the end symbol.
+
+        Raises:
+            ValueError: There are not as many replies as histories, a history has no text, or a reply has more tokens
+                than the model has positions.
+        """
+        if len(histories) != len(replies):
+            raise ValueError(f"{len(histories)} histories and {len(replies)} replies; give each history one reply")
+        targets = self.reply_field.encode(replies)
+        too_long = np.flatnonzero(targets.lengths > self.max_reply)
+        if too_long.size:
+            raise ValueError(
+                f"reply {too_long[0] + 1} has {targets.lengths[too_long[0]]} tokens, but this model has positions for "
+                f"{self.max_reply}; shorten it"
+            )
+        return self._token_logprobs(self.encode(histories), targets)
+
+    def _token_logprobs(self, rows: Rows, targets: Rows) -> list[NDArray[np.float64]]:
+        """Return the log-probabilities of encoded replies to encoded histories."""
         results: dict[int, NDArray[np.float64]] = {}
         lengths = np.maximum(self._lengths(rows), targets.lengths + 1).tolist()
         for indices in batches_by_length(lengths, 1, batch_budget(self.device)):
@@ -256,7 +285,7 @@ class Chatbot:
                 ]
             by_reply = target.with_values(torch.cat(scored)).to("cpu").to_list()
             results |= zip(indices, (logprobs.double().numpy() for logprobs in by_reply), strict=True)
-        return [results[index] for index in range(len(histories))]
+        return [results[index] for index in range(len(rows))]
 
     def encode(self, histories: Sequence[History], turns: int | None = None) -> Rows:
         """Return the token ids of the last turns of each history, which the model reads.
@@ -266,11 +295,13 @@ class Chatbot:
             turns: Maximum number of turns. Default: as in training.
 
         Raises:
-            ValueError: A history has no text.
+            ValueError: A history has no text, or is a string and not a list of turns.
         """
         values = []
         for number, history in enumerate(histories, start=1):
-            texts = [text for turn in history if (text := " ".join(turn.split()))]
+            if isinstance(history, str):
+                raise ValueError(f"history {number} is the string {history!r}; give a list of turns")
+            texts = [text for turn in history if (text := on_one_line(turn))]
             if not texts:
                 which = f"history {number}" if len(histories) > 1 else "the history"
                 raise ValueError(f"{which} has no text to reply to; give at least one turn that is not empty")
@@ -281,6 +312,17 @@ class Chatbot:
         """Return encoded histories as the model reads them."""
         tokens, sizes = history_inputs(rows, self.hierarchical, self.longest)
         return (tokens if sizes is None else NestedRagged(tokens, sizes)).to(self.device)
+
+    def _options(self, changes: Mapping[str, Any]) -> ChatOptions:
+        """Return the options of a reply, after a check that each has an effect."""
+        chosen = self.options.override(**changes)
+        for name in ("candidates", "rerank_weight"):
+            if self.reverse is None and getattr(chosen, name) != getattr(ChatOptions, name):
+                raise OptionError(
+                    f"{{{name}}} has no effect without a model that predicts histories from replies; rerank by one, or "
+                    "leave it out"
+                )
+        return chosen
 
     def _lengths(self, rows: Rows) -> list[int]:
         lengths: list[int] = np.maximum(rows.lengths, 1).tolist()
@@ -314,13 +356,19 @@ class Chatbot:
 
     def _rerank(self, reply: Reply, reverse: "Chatbot", options: ChatOptions) -> Reply:
         """Return the replies of an n-best list in the order of (1 - λ) log p(reply | S) + λ log p(S | reply)."""
-        last = next(text for turn in reversed(reply.history) if (text := " ".join(turn.split())))
-        candidates = list({candidate.text: candidate for candidate in reply.nbest if candidate.text.strip()}.values())
-        backwards = reverse.token_logprobs([[candidate.text] for candidate in candidates], [last] * len(candidates))
+        last = next(text for turn in reversed(reply.history) if (text := on_one_line(turn)))
+        by_text: dict[str, Reply] = {}
+        for candidate in sorted(reply.nbest, key=lambda candidate: -candidate.logprob):
+            if candidate.text.strip():
+                by_text.setdefault(candidate.text, candidate)
+        candidates = list(by_text.values())
+        # The end of a turn for which the other model has no positions is left out for all replies alike.
+        target = reverse.reply_field.encode([last] * len(candidates)).cut(reverse.max_reply)
+        backwards = reverse._token_logprobs(reverse.encode([[text] for text in by_text]), target)
         weight = options.rerank_weight
         scored = [
             replace(candidate, score=(1 - weight) * candidate.logprob + weight * float(logprobs.sum()))
             for candidate, logprobs in zip(candidates, backwards, strict=True)
         ]
-        ranked = sorted(scored, key=lambda candidate: -candidate.score)[: options.nbest] or [reply]
+        ranked = sorted(scored, key=lambda candidate: -candidate.score)[: options.nbest] or [replace(reply, nbest=())]
         return replace(ranked[0], nbest=tuple(ranked))

@@ -231,7 +231,8 @@ class DialogueCorpus(BaseCorpus):
     """Key of the turns in a JSON object. A turn is a string, or an object with a `text` and a `speaker`. Successive
     turns of one speaker are joined."""
     speaker: str = ""
-    """Learn only the replies of this speaker, where speakers are named; empty learns those of all."""
+    """Learn only the replies of this speaker, where speakers are named; empty learns those of all. With `data.reverse`,
+    learn the turns that this speaker replies to."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -272,8 +273,12 @@ def as_dialogues(corpus: object) -> object:
     """Return the table of a corpus; a file becomes one of dialogues, unless a kind, columns or keys are named."""
     if not isinstance(corpus, dict) or not {"kind", "columns", "keys"}.isdisjoint(corpus) or "path" not in corpus:
         return corpus
-    is_tsv = str(corpus["path"]).removesuffix(".gz").endswith(".tsv")
-    return corpus if is_tsv else {**corpus, "kind": "dialogues"}
+    return corpus if is_tsv(str(corpus["path"])) else {**corpus, "kind": "dialogues"}
+
+
+def is_tsv(path: str) -> bool:
+    """Return whether a file has tab-separated columns, by its name."""
+    return path.removesuffix(".gz").endswith(".tsv")
 
 
 def _corpus_kind(value: object) -> str:
@@ -331,13 +336,20 @@ class Data(Section):
     documents: Literal["line", "paragraph", "file"] = "line"
     """What is one record of a text file of a language model: a line, a paragraph (before a blank line) or the file."""
     turns: Size = 6
-    """Dialogues: the number of turns before a reply that its history has, at most."""
+    """Chat: the number of turns before a reply that its history has, at most."""
     reverse: bool = False
-    """Dialogues: predict each turn from the turn after it, for reranking by mutual information (Li et al. 2016)."""
+    """Chat: predict each turn from the turn after it, for reranking by mutual information (Li et al. 2016)."""
     block: Size | None = None
     """Language models: concatenate all documents and train on blocks of this many tokens; unset keeps them apart."""
     stride: Size | None = None
     """Tokens from the start of one block to the start of the next; unset is `block`, less makes blocks overlap."""
+
+    def dialogues(self, path: str) -> Corpus:
+        """Return another file of dialogues as a corpus that is read like the first training corpus."""
+        first = self.train[0]
+        if isinstance(first, DialogueCorpus) and not is_tsv(path):
+            return first.model_copy(update={"path": path})
+        return TsvCorpus(path=path) if is_tsv(path) else DialogueCorpus(path=path)
 
     def corpora(self) -> Iterator[tuple[str, Corpus]]:
         """Yield every corpus with its key in the recipe, such as `data.train.0`."""

@@ -25,6 +25,8 @@ from regard.recipe.tasks import (
     TaskSection,
 )
 
+SHORTEST_HISTORY = 3  # tokens: the symbol of a speaker, one of the turn, and its end
+
 
 class Text(Section):
     """Tokenizer: how text becomes token ids."""
@@ -112,13 +114,14 @@ class Train(Section):
     keep: Positive = 2
     """Number of checkpoints kept for resuming, besides the best weights and those to be averaged."""
     choose: Literal["loss", "bleu", "accuracy", "macro_f1"] = "loss"
-    """Criterion on `data.valid` for the best weights: loss; BLEU of translations; accuracy of a classifier or tagger;
-    macro F1 of a classifier."""
+    """Criterion on `data.valid` for the best weights: loss; BLEU of translations or replies; accuracy of a classifier
+    or tagger; macro F1 of a classifier."""
     patience: int = Field(default=0, ge=0)
     """Early stopping: number of validations without improvement; 0 disables it."""
     translate: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
-    """Number of examples of `data.valid` to translate, classify or tag, the same ones at each validation; `auto` is as
-    many as cost less than 5 % of the time, or all if another criterion than the loss chooses the best weights."""
+    """Number of examples of `data.valid` to translate, classify, tag or reply to, the same ones at each validation;
+    `auto` is as many as cost less than 5 % of the time, or all if another criterion than the loss chooses the best
+    weights."""
     start: str = ""
     """Trained run whose weights initialise the model, such as `runs/other`; empty is a random initialisation."""
     vocabulary: Literal["start", "new"] = "start"
@@ -315,6 +318,11 @@ class Recipe(Section):
     def _check_chat(self) -> None:
         self._check_no_tags()
         self._check_no_blocks()
+        if self.data.longest < SHORTEST_HISTORY:
+            raise ValueError(
+                f"data.longest = {self.data.longest} is too short for a turn, which has a symbol of its speaker and an "
+                f"end beside its tokens; use at least {SHORTEST_HISTORY}"
+            )
         encoders = ("transformer", "rnn")
         if self.is_retrieval:
             if self.model.kind not in encoders:

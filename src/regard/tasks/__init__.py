@@ -145,4 +145,7 @@ def _wrong_task(path: str | Path, needed: str) -> ValueError:
     if recipe.task == "language_model":
         trained += f" and language_model.objective = '{recipe.language_model.objective}'"
         hint = f"; `regard {'fill' if recipe.is_masked else 'generate'}` uses such a run"
+    if recipe.task == "chat":
+        trained += f" and chat.objective = '{recipe.chat.objective}'"
+        hint = "; `regard chat` uses such a run"
     return ValueError(f"{path} was trained with {trained}, but this needs a run with {needed}{hint}")

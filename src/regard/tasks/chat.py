@@ -164,10 +164,11 @@ class ChatTask(Task):
     ) -> list[str]:
         """Reply to histories, each process its share; return all replies on every process."""
         assert isinstance(model, Seq2Seq)
-        data = self.recipe.data
+        data, share = self.recipe.data, histories[group.rank :: group.world_size]
         chatbot = Chatbot(model, fields, self.recipe.decode, longest=data.longest, turns=data.turns)
-        replies = chatbot.reply(histories[group.rank :: group.world_size], beam=beam)
-        return group.gather_strided([reply.text for reply in replies])
+        replies = iter(chatbot.reply([turns for turns in share if any(turns)], beam=beam))
+        # There is no reply to a history without text, which validation data may have.
+        return group.gather_strided([next(replies).text if any(turns) else "" for turns in share])
 
     def _scores(self, replies: Sequence[str], references: Sequence[str]) -> tuple[Score, ...]:
         """Return BLEU, and the share of distinct words and pairs of words; case is ignored with lower-case text."""
@@ -190,7 +191,8 @@ def warn_if_collapsed(replies: Sequence[str], references: Sequence[str]) -> None
     if len(replies) < MIN_REPLIES:
         return
     reply, count = Counter(replies).most_common(1)[0]
-    share, usual = count / len(replies), references.count(reply) / len(references)
+    usual = sum(reference.casefold() == reply.casefold() for reference in references) / len(references)
+    share = count / len(replies)
     if share >= COLLAPSED and share > 2 * usual:
         _log.warning(
             "%.0f %% of the replies to validation data are '%s', which %.0f %% of the references are; a model that "

@@ -189,7 +189,11 @@ def learn_fields(
         for record in records:
             for name, classes in values.items():
                 classes.update(_LABEL_FIELDS[kinds[name]].split(record[names.index(name)]))
-            yield tuple(record[index].replace(SEPARATOR, " ") for index in text_at)
+            # The tabs between turns are no text, unlike those of a document.
+            yield tuple(
+                record[index].replace(SEPARATOR, " ") if kinds[names[index]] == "turns" else record[index]
+                for index in text_at
+            )
 
     text, columns = recipe.text, texts()
     if tokenizers is not None:

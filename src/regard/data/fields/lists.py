@@ -20,3 +20,13 @@ def split_list(value: str, separator: str | None = None) -> list[str]:
     """
     entries = value.split(SEPARATOR) if SEPARATOR in value else value.split(separator)
     return [stripped for entry in entries if (stripped := entry.strip())]
+
+
+def split_turns(value: str) -> list[str]:
+    """Return the turns of a history that is written as one string, without those that have no text."""
+    return [turn for entry in value.split(SEPARATOR) if (turn := on_one_line(entry))]
+
+
+def on_one_line(turn: str) -> str:
+    """Return a turn with each run of white space, also line breaks and tabs, as one space."""
+    return " ".join(turn.split())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.data.fields.lists import SEPARATOR, join_list, split_list
+from regard.data.fields.lists import join_list, split_list, split_turns
 from regard.data.fields.text import TextField
 from regard.data.rows import Ids, Numbers, Rows, offsets_of
 from regard.recipe import ME, YOU, FieldKind
@@ -77,7 +77,8 @@ class TurnsField(DocumentField):
     """The turns of a dialogue before a reply, separated by tabs.
 
     Each turn begins with a symbol for its speaker: `YOU` for the last turn, which the reply answers, and by turns `ME`
-    and `YOU` for those before it.
+    and `YOU` for those before it. Such a symbol in the text of a turn is an unknown token, so that nobody can speak for
+    the other speaker.
     """
 
     @property
@@ -86,17 +87,20 @@ class TurnsField(DocumentField):
         return "turns"
 
     def parts(self, value: str) -> list[str]:
-        """Return the turns; empty ones are left out."""
-        return [stripped for turn in value.split(SEPARATOR) if (stripped := turn.strip())]
+        """Return the turns, without empty ones; a value without text is one empty turn, so that a model reads it."""
+        return split_turns(value) or [""]
 
     def encode_with(self, segment: Callable[[Sequence[str]], tuple[Ids, Numbers]], values: Sequence[str]) -> Rows:
         """Encode a batch of values: for each turn the symbol of its speaker, its tokens and `END`."""
         rows = super().encode_with(segment, values)
+        you, me = self.tokenizer.id(YOU), self.tokenizer.id(ME)
+        typed = (rows.ids == you) | (rows.ids == me)
         starts = part_starts(rows)
         turns = np.searchsorted(starts, rows.offsets)  # turns before each row
         from_last = np.repeat(turns[1:], np.diff(turns)) - np.arange(starts.size) - 1
-        symbols = np.where(from_last % 2 == 0, self.tokenizer.id(YOU), self.tokenizer.id(ME))
-        return Rows(np.insert(rows.ids, starts, symbols).astype(np.int32), rows.offsets + turns)
+        symbols = np.where(from_last % 2 == 0, you, me)
+        ids = np.insert(np.where(typed, UNK, rows.ids), starts, symbols).astype(np.int32)
+        return Rows(ids, rows.offsets + turns)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the turns of a row as one value."""
@@ -122,6 +126,10 @@ def keep_last_parts(rows: Rows, longest: int) -> Rows:
     """Keep the last parts of each row that have at most `longest` ids together, `END` included.
 
     Of a last part that is longer itself, the first id and the last ones are kept.
+
+    Args:
+        rows: Rows of parts, each followed by `END`.
+        longest: Maximum number of ids; at least 2.
     """
     too_long = np.flatnonzero(rows.lengths > longest)
     if not too_long.size:
@@ -133,9 +141,9 @@ def keep_last_parts(rows: Rows, longest: int) -> Rows:
             kept[begin:first] = False
         else:
             last = starts[np.searchsorted(starts, end) - 1]
-            kept[begin : max(begin, end - longest + 1)] = False
-            kept[last] = longest > 1
-    return Rows(rows.ids[kept], offsets_of(np.add.reduceat(kept, rows.offsets[:-1])))
+            kept[begin : end - longest + 1] = False
+            kept[last] = True
+    return Rows(rows.ids[kept], offsets_of(kept)[rows.offsets])
 
 
 def cut_parts(rows: Rows, longest: int) -> Rows:

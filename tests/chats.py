@@ -1,0 +1,65 @@
+"""Some dialogues in which a reply depends on an earlier turn, and a small model that has memorised them."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from regard.bundle import save_bundle
+from regard.data.corpus import Reader
+from regard.data.fields import learn_fields
+from regard.recipe import Recipe, parse
+from regard.tasks.chat import ChatBatch, ChatTask
+
+DIALOGUES = [
+    [f"My name is {name}.", f"Hello {name}.", "What is my name?", f"Your name is {name}."]
+    for name in ("Anna", "Ben", "Cleo")
+] + [["How are you?", "Fine, thanks.", "Good.", "Yes."], ["Where is the cat?", "At home."]]
+
+RECIPE = """
+task = "chat"
+[data]
+root = "{root}"
+train = [{{ path = "train.txt" }}]
+longest = 60
+[text]
+size = 330
+[model]
+width = 32
+inner = 64
+heads = 2
+encoder_layers = 1
+decoder_layers = 2
+dropout = 0.0
+[decode]
+beam = 3
+"""
+
+
+def chat_recipe(root: Path, *overrides: str) -> Recipe:
+    """Write the dialogues into a folder, and return a recipe for them."""
+    root.mkdir(parents=True, exist_ok=True)
+    text = "\n".join("".join(f"{turn}\n" for turn in dialogue) for dialogue in DIALOGUES)
+    (root / "train.txt").write_text(text, encoding="utf-8")
+    return parse(RECIPE.format(root=root), overrides, name="chat")
+
+
+def train_chat(folder: Path, *overrides: str, steps: int = 60) -> Path:
+    """Train a model on the dialogues until it knows them, and return its folder."""
+    recipe = chat_recipe(folder.with_name(f"{folder.name}-data"), *overrides)
+    task = ChatTask(recipe)
+    histories, replies = zip(*Reader.of(recipe.data, tuple(task.kinds)).records(recipe.data.train[0]), strict=True)
+    fields = learn_fields(task.kinds, zip(histories, replies, strict=True), recipe)
+    torch.manual_seed(1)
+    model = task.build(fields.sizes)
+    rows = fields.encode({"history": histories, "reply": replies})
+    batch = task.collate(rows, np.arange(len(replies)))
+    assert isinstance(batch, ChatBatch)
+    optimiser = torch.optim.Adam(model.parameters(), 5e-3)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        logits_NV = model(batch.inputs, batch.reply)
+        torch.autograd.backward(torch.nn.functional.cross_entropy(logits_NV, batch.labels_N, label_smoothing=0.1))
+        optimiser.step()
+    save_bundle(folder, recipe, fields, model, {})
+    return folder
