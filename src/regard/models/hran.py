@@ -132,18 +132,19 @@ class TurnReader(nn.Module):
         self.hidden = nn.Linear(width, 4 * width)
 
     def products(self, l_BWD: Float[Tensor, "B W D"] | None, like: Tensor) -> tuple[Tensor, ...]:
-        """Return the last state's part of the next attention, and of the gates; None is a state of zeros."""
+        """Return the last state's part of the next attention, of both gates, and of the new value; None is zero."""
         products = self.hidden.bias.to(like.dtype) if l_BWD is None else self.hidden(l_BWD)
-        return torch.split_with_sizes(products, [self.width, 3 * self.width], -1)
+        # One split has one gradient to collect; each slice would have a tensor of zeros for the rest.
+        return torch.split_with_sizes(products, [self.width, 2 * self.width, self.width], -1)
 
     def forward(
-        self, input_BWF: Float[Tensor, "B W F"], hidden_F: Float[Tensor, "... F"], l_BWD: Float[Tensor, "B W D"] | None
+        self, input_BWF: Float[Tensor, "B W F"], gates: Tensor, value: Tensor, l_BWD: Float[Tensor, "B W D"] | None
     ) -> Float[Tensor, "B W D"]:
-        """Return the next state from the parts of the gates that its input and the last state make."""
-        both = 2 * self.width
-        r, z = torch.sigmoid(input_BWF[..., :both] + hidden_F[..., :both]).chunk(2, -1)
-        n_BWD = torch.tanh(torch.addcmul(input_BWF[..., both:], r, hidden_F[..., both:]))
-        return n_BWD - z * n_BWD if l_BWD is None else torch.lerp(n_BWD, l_BWD, z)
+        """Return the next state from what its input and `products` contribute to it."""
+        input_gates, input_BWD = torch.split_with_sizes(input_BWF, [2 * self.width, self.width], -1)
+        r_BWD, z_BWD = torch.sigmoid(input_gates + gates).chunk(2, -1)
+        n_BWD = torch.tanh(torch.addcmul(input_BWD, r_BWD, value))
+        return n_BWD - z_BWD * n_BWD if l_BWD is None else torch.lerp(n_BWD, l_BWD, z_BWD)
 
 
 class TurnAttention(nn.Module):
@@ -196,9 +197,9 @@ class HierarchicalCell(AttendingCell):
         from_s_BWE, l_BWD, states = self.words.score.from_query(s_BWD), None, list[Tensor]()
         with joining_records([self.words.weights], lambda tables: torch.stack(tables).sum(0)):
             for turn in cache.turns:
-                from_l_E, hidden_F = self.reader.products(l_BWD, from_s_BWE)
-                input_BWF = self.words(from_s_BWE + from_l_E, turn, cache.tokens)
-                l_BWD = self.reader(input_BWF, hidden_F, l_BWD)
+                from_l, gates, value = self.reader.products(l_BWD, from_s_BWE)
+                input_BWF = self.words(from_s_BWE + from_l, turn, cache.tokens)
+                l_BWD = self.reader(input_BWF, gates, value, l_BWD)
                 states.append(l_BWD)
         context_RD: Tensor = self.turns(s_BWD, torch.stack(states, 2), cache)
         return context_RD
