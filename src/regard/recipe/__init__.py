@@ -17,7 +17,8 @@ from regard.recipe.data import (
 )
 from regard.recipe.decode import Decode
 from regard.recipe.load import dump, load, parse, render, shipped_recipe, shipped_recipes
-from regard.recipe.model import Bahdanau, ConvS2S, Han, Luong, Model, Rnn, Sutskever, Transformer
+from regard.recipe.model import ConvS2S, HierarchicalTransformer, Model, SelfAttentive, Transformer
+from regard.recipe.recurrent import Bahdanau, Han, Hran, Luong, Rnn, Sutskever
 from regard.recipe.settings import Recipe, Text, Train
 from regard.recipe.starter import starter
 from regard.recipe.tasks import (
@@ -53,6 +54,8 @@ __all__ = [
     "FieldKind",
     "Filter",
     "Han",
+    "HierarchicalTransformer",
+    "Hran",
     "JsonlCorpus",
     "LanguageModelling",
     "Luong",
@@ -60,6 +63,7 @@ __all__ = [
     "PhrasebookCorpus",
     "Recipe",
     "Rnn",
+    "SelfAttentive",
     "Setting",
     "SmallTalkCorpus",
     "Sutskever",
