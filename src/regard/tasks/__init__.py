@@ -23,6 +23,7 @@ from regard.tasks.chat import ChatTask
 from regard.tasks.classification import ClassificationTask
 from regard.tasks.language_model import LanguageModelTask
 from regard.tasks.masked_language_model import MaskedLanguageModelTask
+from regard.tasks.retrieval import RetrievalTask
 from regard.tasks.tagging import TaggingTask
 from regard.tasks.task import AttentionMap, Predictions, ProcessGroup, Sample, Task
 from regard.tasks.translation import TranslationTask
@@ -60,7 +61,7 @@ def make_task(recipe: Recipe) -> Task:
         case "tagging":
             return TaggingTask(recipe)
         case "chat":
-            return ChatTask(recipe)
+            return RetrievalTask(recipe) if recipe.is_retrieval else ChatTask(recipe)
         case unknown:
             similar = get_close_matches(unknown, TASK_FIELDS, n=1)
             hint = f"did you mean '{similar[0]}'?" if similar else f"the tasks are {', '.join(TASK_FIELDS)}"

@@ -1,0 +1,134 @@
+"""Retrieval of replies from a knowledge base: the questions and replies that are most similar to a history.
+
+    BM25Retriever           by the words that the history shares with the questions
+    DualEncoderRetriever    by the vectors of the history and the replies (`regard.predict.reply_ranker`)
+    FusedRetriever          by several retrievers together
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.data.rows import Numbers
+from regard.predict.bm25 import Bm25Index
+from regard.predict.chatbot import Chatbot, History, Reply, turns_with_text
+from regard.predict.knowledge_base import KnowledgeBase
+
+CHUNK = 1 << 22  # scores that are in memory at once
+EARLIER = 0.3  # weight of a turn in a query, relative to the turn after it
+NEGLIGIBLE = 0.01  # turns of less weight are not searched for
+_log = logging.getLogger("regard")
+
+
+@dataclass(frozen=True)
+class RetrievedReply:
+    """A reply that was found in a knowledge base."""
+
+    text: str
+    """The reply."""
+    question: str
+    """The question that it replies to in the knowledge base."""
+    similarity: float
+    """How well it suits the history, by the measure of the retriever."""
+    line: int
+    """The line of the knowledge base, counted from 1."""
+
+    def __str__(self) -> str:
+        """Return the reply."""
+        return self.text
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as a JSON object."""
+        return asdict(self)
+
+
+class Retriever(ABC):
+    """Finds replies to a history in a knowledge base.
+
+    >>> retriever = load_retriever("faq.tsv")
+    >>> retriever.retrieve(["Where can I park?"], top=1)[0].text
+    """
+
+    def __init__(self, knowledge: KnowledgeBase) -> None:
+        """Retrieve from a knowledge base."""
+        self.knowledge = knowledge
+
+    @abstractmethod
+    def scores(self, histories: Sequence[str | History]) -> NDArray[np.float64]:
+        """Return the similarity of each history (row) and each pair of the knowledge base (column).
+
+        Raises:
+            ValueError: A history has no text.
+        """
+
+    def retrieve(self, history: str | History, top: int = 3) -> list[RetrievedReply]:
+        """Return the best replies to a history, each text once; see `retrieve_batch`."""
+        return self.retrieve_batch([history], top)[0]
+
+    def retrieve_batch(self, histories: Sequence[str | History], top: int = 3) -> list[list[RetrievedReply]]:
+        """Return the best replies to each of several histories, the best first.
+
+        Of pairs with the same reply, the best counts. Of equally good pairs, the first in the knowledge base is better.
+
+        Args:
+            histories: The turns so far, the last one to be replied to; a string is the only turn.
+            top: Number of replies; all of them if there are fewer.
+
+        Raises:
+            ValueError: A history has no text, or `top` is less than 1.
+        """
+        if top < 1:
+            raise ValueError(f"top is the number of replies to retrieve, at least 1, not {top}")
+        rows = max(1, CHUNK // len(self.knowledge))
+        chunks = (histories[start : start + rows] for start in range(0, len(histories), rows))
+        return [self._best(scores_K, top) for chunk in chunks for scores_K in self.scores(chunk)]
+
+    def _best(self, scores_K: NDArray[np.float64], top: int) -> list[RetrievedReply]:
+        """Return the best pairs with distinct replies."""
+        found: dict[str, RetrievedReply] = {}
+        count = min(2 * top, len(scores_K))  # enough, unless many pairs have the same reply
+        while len(found) < top:
+            for place in _largest(scores_K, count):
+                question, reply, line = self.knowledge.pairs[place]
+                found.setdefault(reply, RetrievedReply(reply, question, float(scores_K[place]), line))
+            if count == len(scores_K):
+                break
+            count = min(4 * count, len(scores_K))
+        return list(found.values())[:top]
+
+
+def _largest(scores_K: NDArray[np.float64], count: int) -> Numbers:
+    """Return the places of the `count` largest scores, in order; equal ones in the order of their places."""
+    smallest = np.partition(scores_K, -count)[-count]
+    places = np.flatnonzero(scores_K >= smallest)
+    order = np.argsort(-scores_K[places], kind="stable")[:count]
+    return places[order]
+
+
+class BM25Retriever(Retriever):
+    """Retrieves the replies whose questions share words with the history, by BM25. Replies themselves do not count."""
+
+    def __init__(self, knowledge: KnowledgeBase, earlier: float = EARLIER) -> None:
+        """Index the questions of a knowledge base.
+
+        Args:
+            knowledge: The knowledge base.
+            earlier: Weight of each turn relative to the turn after it; 0 searches for the last turn only.
+        """
+        super().__init__(knowledge)
+        self.earlier = earlier
+        self._index = Bm25Index([pair.question for pair in knowledge.pairs])
+
+    def scores(self, histories: Sequence[str | History]) -> NDArray[np.float64]:
+        """Return the BM25 score of each history (row) and the question of each pair (column)."""
+        return np.stack([self._index.scores(self._query(turns)) for turns in turns_with_text(histories)])
+
+    def _query(self, turns: Sequence[str]) -> list[tuple[str, float]]:
+        """Return the last turns with their weights, the last one first."""
+        weights = [self.earlier**age for age in range(len(turns))]
+        return [(turn, weight) for turn, weight in zip(reversed(turns), weights, strict=True) if weight >= NEGLIGIBLE]
