@@ -46,8 +46,10 @@ class KnowledgeBase:
         """Check that there is something to retrieve, and join equal pairs."""
         if not self.pairs:
             raise ValueError("a knowledge base needs at least one pair of a question and a reply")
-        distinct = {(pair.question, pair.reply): pair for pair in reversed(self.pairs)}
-        object.__setattr__(self, "pairs", tuple(reversed(distinct.values())))
+        distinct: dict[tuple[str, str], QuestionReply] = {}
+        for pair in self.pairs:
+            distinct.setdefault((pair.question, pair.reply), pair)
+        object.__setattr__(self, "pairs", tuple(distinct.values()))
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> Self:

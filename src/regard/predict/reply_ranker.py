@@ -22,6 +22,7 @@ from regard.predict.retriever import Retriever
 from regard.predict.teacher_forcing import evaluating
 from regard.text import END, START
 
+
 def history_tokens(rows: Rows, longest: int) -> Rows:
     """Return encoded histories as a dual encoder reads them; the beginnings of long ones are cut off."""
     return keep_last_parts(rows, longest).prepend(START)

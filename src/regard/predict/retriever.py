@@ -1,14 +1,14 @@
 """Retrieval of replies from a knowledge base: the questions and replies that are most similar to a history.
 
-    BM25Retriever           by the words that the history shares with the questions
-    DualEncoderRetriever    by the vectors of the history and the replies (`regard.predict.reply_ranker`)
-    FusedRetriever          by several retrievers together
+BM25Retriever           by the words that the history shares with the questions
+DualEncoderRetriever    by the vectors of the history and the replies (`regard.predict.reply_ranker`)
+FusedRetriever          by several retrievers together
 """
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from regard.predict.chatbot import Chatbot, History, Reply, turns_with_text
 from regard.predict.knowledge_base import KnowledgeBase
 
 CHUNK = 1 << 22  # scores that are in memory at once
-EARLIER = 0.3  # weight of a turn in a query, relative to the turn after it
+EARLIER = 0.1  # weight of a turn in a query, relative to the turn after it
 NEGLIGIBLE = 0.01  # turns of less weight are not searched for
 _log = logging.getLogger("regard")
 
@@ -132,3 +132,73 @@ class BM25Retriever(Retriever):
         """Return the last turns with their weights, the last one first."""
         weights = [self.earlier**age for age in range(len(turns))]
         return [(turn, weight) for turn, weight in zip(reversed(turns), weights, strict=True) if weight >= NEGLIGIBLE]
+
+
+class FusedRetriever(Retriever):
+    """Retrieves by the mean of the standardised scores of several retrievers over one knowledge base."""
+
+    def __init__(self, retrievers: Sequence[Retriever]) -> None:
+        """Combine retrievers over one knowledge base."""
+        super().__init__(retrievers[0].knowledge)
+        assert all(retriever.knowledge is self.knowledge for retriever in retrievers)
+        self.retrievers = tuple(retrievers)
+
+    def scores(self, histories: Sequence[str | History]) -> NDArray[np.float64]:
+        """Return for each history (row) and pair (column) the mean over the retrievers, in standard deviations.
+
+        A retriever for which all pairs are equally similar to a history has no influence.
+        """
+        total = np.zeros((len(histories), len(self.knowledge)))
+        for retriever in self.retrievers:
+            total += standardised(retriever.scores(histories))
+        return total / len(self.retrievers)
+
+
+def standardised(scores_QK: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return scores minus the mean of their row, divided by its standard deviation; zeros if all are equal."""
+    centred_QK = scores_QK - scores_QK.mean(-1, keepdims=True)
+    deviation_Q1 = centred_QK.std(-1, keepdims=True)
+    return np.divide(centred_QK, deviation_Q1, out=np.zeros_like(centred_QK), where=deviation_Q1 > 0)
+
+
+def rank_candidates(chatbot: Chatbot, history: str | History, candidates: Iterable[str]) -> list[Reply]:
+    """Return replies in the order of their log-probability per token, by the model of a chatbot.
+
+    So the replies that it generates and those that were retrieved can be compared:
+
+    >>> generated = [reply.text for reply in chatbot(history, beam=4, nbest=4).nbest]
+    >>> retrieved = [reply.text for reply in retriever.retrieve(history)]
+    >>> rank_candidates(chatbot, history, generated + retrieved)[0].text
+
+    Args:
+        chatbot: The chatbot.
+        history: The turns so far, the last one to be replied to; a string is the only turn.
+        candidates: The replies; those without text, and all but the first of equal ones, are left out.
+
+    Returns:
+        The replies, each with its mean log-probability as score. Those of equal score keep their order. A reply with
+        more tokens than the model has positions for is left out, with a warning.
+    """
+    (turns,) = turns_with_text([history])
+    texts = list(dict.fromkeys(text for candidate in candidates if (text := " ".join(candidate.split()))))
+    rows = chatbot.reply_field.encode(texts) if texts else None
+    ids = [] if rows is None else [part.tolist() for part in np.split(rows.ids, rows.offsets[1:-1])]
+    kept = [(text, tokens) for text, tokens in zip(texts, ids, strict=True) if len(tokens) <= chatbot.max_reply]
+    if len(kept) < len(texts):
+        _log.warning(
+            "%d of %d replies have more than the %d tokens that the model has positions for; they are left out",
+            *(len(texts) - len(kept), len(texts), chatbot.max_reply),
+        )
+    scored = chatbot.token_logprobs([turns] * len(kept), [text for text, _ in kept])
+    replies = [
+        Reply(
+            tuple(turns),
+            text,
+            score=float(logprobs.mean()),
+            logprob=float(logprobs.sum()),
+            tokens=tuple(map(chatbot.reply_field.tokenizer.piece, tokens)),
+            token_logprobs=tuple(logprobs.tolist()),
+        )
+        for (text, tokens), logprobs in zip(kept, scored, strict=True)
+    ]
+    return sorted(replies, key=lambda reply: -reply.score)

@@ -89,6 +89,11 @@ class RetrievalTask(Task):
         return "replies"
 
     @property
+    def metrics(self) -> Sequence[str]:
+        """Recall@1 of few candidates can select the best weights."""
+        return ("recall",)
+
+    @property
     def divisible(self) -> bool:
         """A part of a batch has fewer negatives."""
         return False
