@@ -1,11 +1,14 @@
-"""Predictors: trained models with their tokenizers, which translate, generate, classify, tag and score text."""
+"""Predictors: trained models with their tokenizers, which translate, generate, reply, classify, tag and score text."""
 
 from regard.options import Terminology, TranslationOptions
 from regard.predict.alignment import AlignmentHead
 from regard.predict.chat_attention import AttendedTurn, ReplyAttention, reply_attention
 from regard.predict.chatbot import Chatbot, Reply
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
+from regard.predict.knowledge_base import KnowledgeBase, QuestionReply
 from regard.predict.mask_filler import FilledText, MaskCandidate, MaskFiller, PseudoPerplexity
+from regard.predict.reply_ranker import DualEncoderRetriever, ReplyRanker
+from regard.predict.retriever import BM25Retriever, FusedRetriever, RetrievedReply, Retriever, rank_candidates
 from regard.predict.segments import TranslationRequest
 from regard.predict.surprisal import WordSurprisal, word_surprisals
 from regard.predict.tagger import TaggedSentence, WordTagger
@@ -17,15 +20,23 @@ __all__ = [
     "AlignmentHead",
     "AttendedSpan",
     "AttendedTurn",
+    "BM25Retriever",
     "Chatbot",
     "ClassifiedText",
+    "DualEncoderRetriever",
     "FilledText",
+    "FusedRetriever",
     "GeneratedText",
+    "KnowledgeBase",
     "MaskCandidate",
     "MaskFiller",
     "PseudoPerplexity",
+    "QuestionReply",
     "Reply",
     "ReplyAttention",
+    "ReplyRanker",
+    "RetrievedReply",
+    "Retriever",
     "TaggedSentence",
     "Terminology",
     "TextClassifier",
@@ -37,6 +48,7 @@ __all__ = [
     "Translator",
     "WordSurprisal",
     "WordTagger",
+    "rank_candidates",
     "reply_attention",
     "word_surprisals",
 ]
