@@ -5,6 +5,7 @@ from regard.predict.alignment import AlignmentHead
 from regard.predict.chat_attention import AttendedTurn, ReplyAttention, reply_attention
 from regard.predict.chatbot import Chatbot, Reply
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
+from regard.predict.conversation import Conversation, Exchange
 from regard.predict.mask_filler import FilledText, MaskCandidate, MaskFiller, PseudoPerplexity
 from regard.predict.segments import TranslationRequest
 from regard.predict.surprisal import WordSurprisal, word_surprisals
@@ -19,6 +20,8 @@ __all__ = [
     "AttendedTurn",
     "Chatbot",
     "ClassifiedText",
+    "Conversation",
+    "Exchange",
     "FilledText",
     "GeneratedText",
     "MaskCandidate",
