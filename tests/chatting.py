@@ -22,6 +22,7 @@ DIALOGUES = [
     ),
     ["Hello!", "Hello, who are you?", "Bye.", "Bye."],
     ["What is my name?", "I do not know."],
+    ["Be red.", "\x1b[31mred"],
 ]
 RECIPE = """
 name = "names"
@@ -42,8 +43,8 @@ beam = 3
 """
 
 
-def train_chatbot(folder: Path, kind: str = "transformer", steps: int = 80, more: tuple[str, ...] = ()) -> Path:
-    """Train a chatbot on ten dialogues until it knows them; return its folder, with its data in it."""
+def train_chatbot(folder: Path, kind: str = "bahdanau", steps: int = 80, more: tuple[str, ...] = ()) -> Path:
+    """Train a chatbot on a dozen dialogues until it knows them; return its folder, with its data in it."""
     folder.mkdir(parents=True)
     text = "".join(json.dumps({"turns": turns}) + "\n" for turns in DIALOGUES)
     for name in ("train.jsonl", "valid.jsonl"):

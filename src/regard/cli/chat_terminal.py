@@ -92,23 +92,33 @@ class Terminal:
             raise EOFError
         return line
 
-    def write(self, text: str, style: str = "") -> None:
-        """Write a text at once, with its control characters escaped."""
+    def write(self, text: str) -> None:
+        """Write a piece of a reply at once, with its control characters escaped."""
         from regard.text import printable
 
-        shown = printable(text)
-        sys.stdout.write(f"\x1b[{style}m{shown}\x1b[0m" if style and self.styled else shown)
-        sys.stdout.flush()
+        print(printable(text), end="", flush=True)
 
-    def line(self, text: str = "", style: str = "") -> None:
-        """Write a line."""
-        self.write(text, style)
-        sys.stdout.write("\n")
-        sys.stdout.flush()
+    def speaker(self, name: str, style: str) -> None:
+        """Write who speaks, unless the replies go to a file."""
+        if self.has_output:
+            print(self._styled(f"{name}> ", style), end="", flush=True)
+
+    def line(self) -> None:
+        """End a line."""
+        print(flush=True)
 
     def note(self, text: str) -> None:
-        """Write a line that nobody in the conversation has said."""
-        self.line(text, DIM)
+        """Write a text that is no part of a reply, on as many lines as the terminal needs."""
+        from textwrap import wrap
+
+        from regard.text import printable
+
+        text = printable(text)
+        for line in wrap(text, columns(), subsequent_indent=" " * (len(text) - len(text.lstrip()))):
+            print(self._styled(line, DIM), file=sys.stdout if self.has_output else sys.stderr, flush=True)
+
+    def _styled(self, text: str, style: str) -> str:
+        return f"\x1b[{style}m{text}\x1b[0m" if self.styled else text
 
 
 class Session:
@@ -137,7 +147,6 @@ class Session:
         except BrokenPipeError:
             raise
         except KeyboardInterrupt:
-            self.terminal.line()
             is_partial = self.conversation.exchanges is not kept
             self.terminal.note("stopped; the reply ends here" if is_partial else "stopped; nothing has changed")
         except (ValueError, OSError, MemoryError, RuntimeError) as error:
@@ -148,18 +157,18 @@ class Session:
         """Return what the replies come from, in words."""
         chatbot, options = self.conversation.chatbot, self.conversation.options
         if chatbot is None:
-            return "replies are retrieved"
+            return "retrieves replies"
         parameters = sum(parameter.numel() for parameter in chatbot.model.parameters())
         turns = options.turns or chatbot.turns
-        read = "it reads the last turn" if turns == 1 else f"it reads the last {turns} turns"
+        read = "reads the last turn" if turns == 1 else f"reads the last {turns} turns"
         return f"{parameters:,} parameters, {read}, {self._describe_search()}"
 
     def _describe_search(self) -> str:
         """Return how replies are found, in words."""
         options = self.conversation.options
         if options.sample:
-            return f"sampling with temperature {options.temperature:g}"
-        return "greedy search" if options.beam == 1 else f"beam search with beam {options.beam}"
+            return f"samples with temperature {options.temperature:g}"
+        return "searches greedily" if options.beam == 1 else f"searches with beam {options.beam}"
 
     def _send(self, message: str) -> None:
         """Send a message and show the reply."""
@@ -171,20 +180,13 @@ class Session:
 
     def _show_reply(self, find: "Callable[[Callable[[str], None]], Exchange]") -> None:
         """Show a reply while it is found, and what belongs to it."""
-        self.terminal.write(f"{BOT}> ", GREEN)
-        emitted = False
-
-        def emit(piece: str) -> None:
-            nonlocal emitted
-            emitted = True
-            self.terminal.write(piece)
-
+        self.terminal.speaker(BOT, GREEN)
         try:
-            exchange = find(emit)
-        except Exception:
+            exchange = find(self.terminal.write)
+        finally:
             self.terminal.line()
-            raise
-        self.terminal.line("" if exchange.text.strip() else "(the reply is empty)", DIM)
+        if not exchange.text.strip():
+            self.terminal.note("the reply is empty")
         others = exchange.reply.nbest[1:] if exchange.reply is not None else ()
         lines = [f"{number}. {reply.text}" for number, reply in enumerate(others, start=2)]
         lines += describe_retrieved(exchange, columns())
@@ -225,9 +227,9 @@ class Session:
                 self._set(option, argument.removeprefix("=").strip())
             case unknown:
                 known = [*COMMANDS, *map(_spell, OPTIONS)]
-                similar = get_close_matches(unknown, known, n=1)
+                similar = [name for name in known if name.startswith(unknown)] or get_close_matches(unknown, known)
                 hint = f"did you mean /{similar[0]}?" if similar else "/help lists the commands."
-                self.terminal.note(f"there is no command /{unknown}; {hint} // sends a message that begins with /")
+                self.terminal.note(f"there is no command /{unknown}; {hint} //{text} sends it as a message")
 
     def _show_history(self) -> None:
         """Show the conversation."""
@@ -236,19 +238,21 @@ class Session:
         for exchange in self.conversation.exchanges:
             for speaker, style, text in ((YOU, BLUE, exchange.message), (BOT, GREEN, exchange.text)):
                 cut = f"… ({len(text):,} characters)" if len(text) > LONGEST_SHOWN else ""
-                self.terminal.write(f"{speaker}> ", style)
-                self.terminal.line(text[:LONGEST_SHOWN] + cut)
+                self.terminal.speaker(speaker, style)
+                self.terminal.write(text[:LONGEST_SHOWN] + cut)
+                self.terminal.line()
 
     def _set(self, name: str, value: str) -> None:
         """Change an option, or show its value."""
         if not name:
-            self._show(f"/{_spell(option)} {self._value(option)}" for option in OPTIONS)
+            rows = [(_spell(option), self._value(option)) for option in OPTIONS]
+            self._show(fit(f"{option:16}  {value}", columns()) for option, value in rows)
             return
         before, known = self.conversation.options, name.replace("-", "_")
         if value or known not in OPTIONS:  # an error names a similar option
             self.conversation.set(known, value)
         is_other = self.conversation.options.sample != before.sample
-        other = f"; this is {self._describe_search()}" if is_other else ""
+        other = f"; now the model {self._describe_search()}" if is_other else ""
         self.terminal.note(f"{_spell(known)} is {self._value(known)}{other}")
 
     def _value(self, name: str) -> str:
@@ -256,7 +260,9 @@ class Session:
         value, chatbot = getattr(self.conversation.options, name), self.conversation.chatbot
         if name == "turns" and value is None and chatbot is not None:
             return f"{chatbot.turns}, as in training"
-        return "off" if value in (None, (), False) else "on" if value is True else str(value)
+        if isinstance(value, bool) or value in (None, ()):
+            return "on" if value else "off"
+        return " ".join(map(repr, value)) if isinstance(value, tuple) else str(value)
 
     def _save(self, path: str) -> None:
         """Append the conversation to a file."""
@@ -273,12 +279,9 @@ def _help(width: int) -> "Iterable[str]":
     rows += [("/NAME VALUE", "change any option: /beam 1, /temperature 0.7, /seed 3")]
     rows += [("//TEXT", "send a message that begins with /")]
     rows += [("Ctrl-C", "stop a reply, or clear the line")]
-    longest = max(len(command) for command, _ in rows)
+    longest, needed = (max(len(row[column]) for row in rows) for column in (0, 1))
     for command, text in rows:
-        if width < longest + 2 + max(len(text) for _, text in rows):
-            yield from (command, f"  {text}")
-        else:
-            yield f"{command:{longest}}  {text}"
+        yield from (f"{command:{longest}}  {text}",) if width >= longest + 2 + needed else (command, f"  {text}")
 
 
 def _spell(name: str) -> str:
