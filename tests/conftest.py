@@ -145,6 +145,14 @@ def memorised_chat_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_chat(tmp_path_factory.mktemp("runs") / "memorised-chat")
 
 
+@pytest.fixture(scope="session")
+def chat_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a chatbot with attention that remembers a name over several turns."""
+    from tests.chatting import train_chatbot
+
+    return train_chatbot(tmp_path_factory.mktemp("runs") / "names")
+
+
 def train_memorised(folder: Path, to: str) -> Path:
     """Train a model on twenty sentences until it knows them, and return its folder."""
     from regard.bundle import save_bundle

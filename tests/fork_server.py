@@ -44,6 +44,7 @@ LIBRARIES += ["torch.utils.flop_counter", "torch.utils.tensorboard", "safetensor
 LIBRARIES += ["pydantic", "sentencepiece", "sacrebleu", "typer", "rich.progress", "rich.live", "tomli_w"]
 LIBRARIES += ["matplotlib.figure", "fastapi", "uvicorn", "websockets.server", "prometheus_client"]
 CHANGEABLE = {b"PATH", b"HOME", b"PWD", b"OLDPWD", b"SHLVL", b"_", b"TMPDIR", b"XDG_CACHE_HOME", b"COLUMNS", b"LINES"}
+CHANGEABLE |= {b"TERM", b"NO_COLOR"}
 CHANGEABLE |= {b"PYTEST_CURRENT_TEST", b"PYTHON_EXEC", b"TORCH_NCCL_ASYNC_ERROR_HANDLING"}
 CHANGEABLE |= {b"MASTER_ADDR", b"MASTER_PORT", b"WORLD_SIZE", b"RANK", b"LOCAL_RANK", b"LOCAL_WORLD_SIZE"}
 CHANGEABLE |= {b"GROUP_RANK", b"GROUP_WORLD_SIZE", b"ROLE_NAME", b"ROLE_RANK", b"ROLE_WORLD_SIZE"}

@@ -13,6 +13,7 @@ import typer
 
 from regard.cli import (
     align,
+    chat,
     classify,
     demo,
     evaluate,
@@ -50,6 +51,7 @@ app = typer.Typer(
     regard train phrasebook                      train a model
     regard translate runs/phrasebook < in.txt    translate lines
     regard generate runs/shakespeare "ROMEO:"    continue a text
+    regard chat runs/smalltalk                   talk to a chatbot
     regard classify runs/20news < texts.txt      label of each text
     regard tag runs/ewt < in.txt                 tag words
     regard fill runs/masked "I can [MASK] alone" fill masks in a text
@@ -91,6 +93,7 @@ app.command("train")(train.train)
 app.command("phrasebook")(phrasebook.phrasebook)
 app.command("translate")(translate.translate)
 app.command("generate")(generate.generate)
+app.command("chat")(chat.chat)
 app.command("classify")(classify.classify)
 app.command("tag")(tag.tag)
 app.command("fill")(fill.fill)

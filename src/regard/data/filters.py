@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 from regard.data.corpus import Chunk
 from regard.data.rows import Lengths
 from regard.recipe import Data, Filter
+from regard.text import printable
 
 FILTERS: tuple[Filter, ...] = get_args(Filter)
 """The filters, in the order in which they are applied."""
@@ -43,7 +44,7 @@ class DroppedExample(BaseModel):
 
     def __str__(self) -> str:
         """Return the record on one line; control characters are escaped, so that a corpus cannot control a terminal."""
-        return f"line {self.line:,}: {' ||| '.join(map(_printable, self.values.values()))}"
+        return f"line {self.line:,}: {' ||| '.join(map(printable, self.values.values()))}"
 
 
 class FilterReport(BaseModel):
@@ -175,8 +176,3 @@ def _example(chunk: Chunk, index: int) -> DroppedExample:
 def _clip(text: str) -> str:
     """Return the beginning of a text, with an ellipsis if more follows."""
     return text if len(text) <= CLIP else text[: CLIP - 1] + "…"
-
-
-def _printable(text: str) -> str:
-    """Escape the unprintable characters of a text."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -5,6 +5,7 @@ from regard.predict.alignment import AlignmentHead
 from regard.predict.chat_attention import AttendedTurn, ReplyAttention, reply_attention
 from regard.predict.chatbot import Chatbot, Reply
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
+from regard.predict.conversation import Conversation, Exchange
 from regard.predict.knowledge_base import KnowledgeBase, QuestionReply
 from regard.predict.mask_filler import FilledText, MaskCandidate, MaskFiller, PseudoPerplexity
 from regard.predict.reply_ranker import DualEncoderRetriever, ReplyRanker
@@ -23,7 +24,9 @@ __all__ = [
     "BM25Retriever",
     "Chatbot",
     "ClassifiedText",
+    "Conversation",
     "DualEncoderRetriever",
+    "Exchange",
     "FilledText",
     "FusedRetriever",
     "GeneratedText",

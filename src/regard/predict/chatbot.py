@@ -1,7 +1,7 @@
 """Replies to the turns of a dialogue by a trained encoder-decoder."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -235,7 +235,7 @@ class Chatbot:
         replies = [reply for reply in results if reply is not None]
         return replies if self.reverse is None else [self._rerank(reply, self.reverse, chosen) for reply in replies]
 
-    def stream(self, history: str | History, **options: Any) -> Iterator[str]:
+    def stream(self, history: str | History, **options: Any) -> Generator[str, None, None]:
         """Reply to a history and yield pieces of the reply as they are generated; they add up to the whole reply.
 
         Raises:

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
-from unicodedata import category
 
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -23,13 +22,15 @@ from regard.data.rows import Lengths, Numbers, Rows
 from regard.data.store import Store
 from regard.recipe import TASK_FIELDS, Corpus, FieldKind, Filter, Recipe
 from regard.score import Alignment, Score
+from regard.text import printable
 
 
 @dataclass(frozen=True)
 class Sample:
     """A validation example to show: the input, the reference and the present output of the model.
 
-    Control characters are replaced: a model that writes bytes may produce them, and a terminal would execute them.
+    Control characters are escaped: a model that writes bytes may produce them, and a terminal would execute them. Tabs
+    become spaces, and line breaks a visible sign.
     """
 
     input: str
@@ -37,9 +38,10 @@ class Sample:
     output: str
 
     def __post_init__(self) -> None:
-        """Replace control characters."""
+        """Escape control characters."""
         for name in ("input", "reference", "output"):
-            object.__setattr__(self, name, _printable(getattr(self, name)))
+            text = getattr(self, name).replace("\t", " ").replace("\n", "↵")
+            object.__setattr__(self, name, printable(text))
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,6 @@ class ProcessGroup(Protocol):
 
     def gather_strided(self, part: list[str]) -> list[str]:
         """Collect the results of items that were divided as `items[rank::world_size]`, in their original order."""
-
-
-def _printable(text: str) -> str:
-    """Return a text on one line, with a visible sign for each line break."""
-    text = text.replace("\t", " ").replace("\n", "↵")
-    return "".join("\ufffd" if category(character) == "Cc" else character for character in text)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 SentencePiece (Kudo & Richardson 2018) learns the vocabularies and segments the text. This package does not need torch.
 """
 
+from regard.text.printable import printable, printable_json
 from regard.text.settings import END, PAD, START, UNK, TokenizerSettings
 from regard.text.spans import Token
 from regard.text.tokenizer import Tokenizer
@@ -20,6 +21,8 @@ __all__ = [
     "TokenizerSettings",
     "Tokenizers",
     "find_phrase",
+    "printable",
+    "printable_json",
     "word_of",
     "words",
 ]
