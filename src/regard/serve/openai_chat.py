@@ -9,7 +9,8 @@ from itertools import groupby
 from secrets import randbits
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
+from pydantic_core import PydanticCustomError
 
 from regard.options import ChatOptions, SamplingOptions
 from regard.predict import Reply
@@ -56,6 +57,15 @@ class ChatMessage(BaseModel):
 
     role: Literal["user", "assistant", "system", "developer"]
     content: str | list[TextPart] | None = None
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _has_only_text(cls, content: Any) -> Any:
+        """Name the reason in words, which the types of a union do not."""
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, dict) and isinstance(part.get("type"), str) and part["type"] != "text":
+                raise PydanticCustomError("unsupported", "this server reads only text; leave out parts of other types")
+        return content
 
     @property
     def text(self) -> str:

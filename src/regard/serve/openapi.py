@@ -22,6 +22,7 @@ from regard.serve.requests import (
     TagRequest,
     TokensRequest,
     TranslateRequest,
+    add_limits,
     request_schema,
 )
 from regard.serve.settings import ServerSettings
@@ -60,11 +61,8 @@ INFO: dict[str, Any] = {
 NDJSON = "application/x-ndjson"
 _TOKEN = "token"
 _REF = "#/components/schemas/"
-TRANSLATION_EVENTS: tuple[type[BaseModel], ...] = (
-    responses.StreamTokens,
-    responses.StreamTranslation,
-    responses.StreamError,
-)
+Events = tuple[type[BaseModel], ...]
+TRANSLATION_EVENTS: Events = (responses.StreamTokens, responses.StreamTranslation, responses.StreamError)
 CHAT_EVENTS: Events = (responses.StreamTokens, StreamReply, responses.StreamError)
 _REQUESTS: tuple[type[ModelRequest], ...] = (
     TranslateRequest,
@@ -149,6 +147,7 @@ def complete(document: dict[str, Any], settings: ServerSettings) -> dict[str, An
     modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(CompletionRequest, "validation")]
     modes += [(event, "serialization") for event in dict.fromkeys(TRANSLATION_EVENTS + CHAT_EVENTS)]
     _, defined = models_json_schema(modes, ref_template=_REF + "{model}")
+    add_limits(defined["$defs"]["CompletionRequest"], settings.limits)
     components["schemas"] = {
         **{kind.__name__: request_schema(kind, settings.limits) for kind in _REQUESTS},
         "LibreTranslateRequest": libretranslate.request_schema(settings.limits),

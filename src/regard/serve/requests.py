@@ -278,13 +278,20 @@ def request_schema(kind: type[ModelRequest], limits: ServerLimits) -> dict[str, 
     """Return the JSON schema of a request, with the limits of this server in it."""
     schema = kind.model_json_schema()
     assert "$defs" not in schema, "an inline schema of OpenAPI cannot refer to definitions"
-    maxima = {**dict.fromkeys(("beam", "nbest", "mbr"), limits.beam), "max_tokens": limits.tokens}
+    add_limits(schema, limits)
+    return schema
+
+
+def add_limits(schema: dict[str, Any], limits: ServerLimits) -> None:
+    """Add the limits of this server to the JSON schema of a request."""
+    maxima = dict.fromkeys(("beam", "nbest", "mbr", "n"), limits.beam)
+    maxima |= dict.fromkeys(("max_tokens", "max_completion_tokens"), limits.tokens)
     for name, field in schema["properties"].items():
         for choice in field.get("anyOf", ()):
-            if name in ("source", "target", "text", "history") and choice["type"] == "string":
+            kind = choice.get("type")
+            if name in ("source", "target", "text", "history") and kind == "string":
                 choice["maxLength"] = limits.characters
             elif name in ("source", "target", "text") or choice.get("items", {}).get("type") == "array":
                 choice["maxItems"] = limits.sentences
-            elif choice["type"] == "integer" and (limit := maxima.get(name)):
-                choice["maximum"] = min(limit, choice.get("maximum", limit))
-    return schema
+            elif kind == "integer" and name in maxima:
+                choice["maximum"] = maxima[name]
