@@ -71,7 +71,7 @@ class Attacker:
         self._actions: list[Callable[[], None]] = [
             *[self.translate, self.translate, self.stream, self.half_close, self.check_health, self.count_tokens],
             *[self.send_junk, self.send_invalid, self.leave_early, self.send_slowly, self.do_not_read],
-            *[self.ask_websocket, self.send_frames],
+            *[self.ask_websocket, self.send_frames, self.ask_chatbot],
         ]
 
     def run(self, actions: int) -> None:
@@ -131,6 +131,14 @@ class Attacker:
         body = self.random.choice(INVALID)
         response = self.server.request("/translate", body)
         assert response.status == 422, (body[:60], response)
+
+    def ask_chatbot(self) -> None:
+        """Request a reply from a server that has no chatbot."""
+        messages = [{"role": "user", "content": self._case()[0]["source"]}]
+        body = {"messages": messages, "stream": self.random.random() < 0.5}
+        response = self.server.request("/v1/chat/completions", body)
+        assert response.status == 404, response
+        assert "answer /translate" in response.json["error"]["message"]
 
     def send_junk(self) -> None:
         """Send bytes that are not HTTP, or not all of them."""

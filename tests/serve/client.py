@@ -63,10 +63,10 @@ class Server:
             return False
         return True
 
-    def send(self, body: dict[str, Any]) -> socket.socket:
-        """Send a request for translations without waiting for the response."""
+    def send(self, body: dict[str, Any], path: str = "/translate") -> socket.socket:
+        """Send a request without waiting for the response."""
         connection, data = self.connect(), json.dumps(body).encode()
-        head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}"
         connection.sendall(f"{head}\r\nContent-Type: application/json\r\n\r\n".encode() + data)
         return connection
 

@@ -43,7 +43,7 @@ def lines(pairs: list[tuple[str, str]]) -> list[str]:
 
 @pytest.fixture(scope="session")
 def untrained_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A classifier, a tagger and a masked language model."""
+    """A classifier, a tagger, a masked language model and a chatbot."""
     return save_untrained_runs(tmp_path_factory.mktemp("untrained"))
 
 

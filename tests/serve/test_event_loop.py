@@ -13,8 +13,8 @@ from regard.serve.app import make_app
 from regard.serve.dispatch import stream_jobs
 from regard.serve.metrics import Metrics
 from regard.serve.queue import JobQueue, PendingResponse, QueuedJob, TranslationJob
-from regard.serve.service import ModelService
 from regard.serve.settings import ServerSettings
+from regard.serve.translator_service import TranslatorService
 from regard.text import Tokenizer, Tokenizers
 from regard.text.spans import Token
 
@@ -71,7 +71,7 @@ def test_other_requests_are_answered_while_lines_are_tokenised(translator: Trans
 
 
 def test_a_stream_past_its_time_limit_ends_with_an_error_line(translator: Translator) -> None:
-    service = ModelService("model", translator, JobQueue(8, 1), Metrics())
+    service = TranslatorService("model", translator, JobQueue(8, 1), Metrics())
     responses: list[PendingResponse] = []
 
     def make_jobs(response: PendingResponse) -> list[QueuedJob]:

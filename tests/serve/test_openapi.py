@@ -15,14 +15,16 @@ from tests.serve.client import Server
 
 from regard.serve.openapi import operations
 
-POSTS = ("/translate", "/perplexity", "/align", "/tokens", "/classify", "/tag", "/fill")
+POSTS = ("/translate", "/perplexity", "/align", "/tokens", "/classify", "/tag", "/fill", "/chat")
 ROUTES = [
     *(("POST", prefix + path) for prefix in ("", "/v1") for path in POSTS),
+    ("POST", "/v1/chat/completions"),
     *(("GET", path) for path in ("/languages", "/v1/languages", "/models", "/v1/models", "/v1/models/{model}")),
     *(("GET", path) for path in ("/health", "/live", "/ready", "/metrics")),
     *(("HEAD", path) for path in ("/health", "/live", "/ready")),
 ]
-TRIED = [(method, path) for method, path in ROUTES if method != "POST" or not path.startswith("/v1")]
+TRIED = [(method, path) for method, path in ROUTES if method != "POST" or path.removeprefix("/v1") not in POSTS]
+TRIED += [("POST", path) for path in POSTS]
 """Routes with handlers of their own; the others have the same ones."""
 # A schema cannot express every rule between fields, so some requests that fit it are refused with a reason.
 EXCLUDED: list[Any] = [positive_data_acceptance]
@@ -34,9 +36,10 @@ def document(server: Server) -> Any:
 
 
 @pytest.fixture(scope="module")
-def openapi(server: Server, document: Any) -> Any:
-    loaded = schemathesis.openapi.from_dict(document)
-    loaded.config.update(base_url=f"http://127.0.0.1:{server.port}")
+def openapi(server_of_labels: Server) -> Any:
+    """The document of a server with a model for each route."""
+    loaded = schemathesis.openapi.from_dict(server_of_labels.request("/openapi.json").json)
+    loaded.config.update(base_url=f"http://127.0.0.1:{server_of_labels.port}")
     return loaded
 
 
@@ -103,6 +106,18 @@ def test_every_event_of_a_stream_fits_its_schema(server: Server, document: Any) 
     for event in events:
         validator.validate(event)
     assert not validator.is_valid({"line": 0})
+
+
+def test_every_event_of_a_streamed_reply_fits_its_schema(server_of_labels: Server, document: Any) -> None:
+    schema = document["paths"]["/chat"]["post"]["responses"]["200"]["content"]["application/x-ndjson"]["schema"]
+    validator = jsonschema_rs.Draft202012Validator({**schema, "components": document["components"]})
+    body = {"history": [["a cat"], [" "]], "stream": True, "attention": True, "max_tokens": 9}
+    events = [json.loads(line) for line in server_of_labels.request("/chat", body).body.splitlines()]
+    assert {frozenset(event) & {"tokens", "reply", "error"} for event in events} == {
+        frozenset([kind]) for kind in ("tokens", "reply", "error")
+    }
+    for event in events:
+        validator.validate(event)
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["valid", "invalid"])

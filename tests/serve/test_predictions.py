@@ -101,5 +101,6 @@ def test_models_are_listed_with_their_routes(server_of_labels: Server) -> None:
         "labels": "classify",
         "tags": "tag",
         "masks": "fill",
+        "chats": "chat",
         "memorised": "translate",
     }

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from tests.serve.client import SECONDS
 
 from regard.predict import TranslationOptions, Translator
+from regard.serve.chat_requests import ChatRequest
+from regard.serve.openai_chat import CompletionRequest, parse_completion_request
 from regard.serve.requests import (
-    LinesRequest,
+    ModelRequest,
     PairsRequest,
     TokensRequest,
     TranslateRequest,
@@ -26,8 +28,9 @@ from regard.serve.requests import (
 from regard.serve.settings import ServerLimits
 
 LIMITS = ServerLimits(characters=300, sentences=4, beam=6)
-KINDS: tuple[type[LinesRequest], ...] = (TranslateRequest, PairsRequest, TokensRequest)
-names = st.sampled_from([*TranslateRequest.model_fields, "target", "side", "path", "__class__"])
+KINDS: tuple[type[ModelRequest], ...] = (TranslateRequest, PairsRequest, TokensRequest, ChatRequest)
+FIELDS = {**TranslateRequest.model_fields, **ChatRequest.model_fields, **CompletionRequest.model_fields}
+names = st.sampled_from([*FIELDS, "target", "side", "tools", "path", "__class__"])
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=6) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
@@ -46,6 +49,9 @@ def check_parsing(body: bytes) -> None:
         if not refused:
             assert sum(map(len, request.texts())) <= LIMITS.characters
             assert request.count() <= LIMITS.sentences
+    with suppress(ValueError):
+        request = parse_completion_request(body).own_request(LIMITS)
+        assert request.texts()[0].strip()
 
 
 @given(st.binary(max_size=200))
@@ -75,6 +81,16 @@ def test_any_json_is_parsed_or_refused(body: dict[str, Any]) -> None:
 def test_broken_json_is_parsed_or_refused(body: dict[str, Any], at: int, junk: bytes) -> None:
     data = json.dumps({"source": "x", **body}).encode()
     check_parsing(data[:at] + junk + data[at:])
+
+
+@given(st.dictionaries(names, values, max_size=6), st.sampled_from(["user", "assistant", "system"]), st.text())
+def test_messages_are_a_history_or_refused(body: dict[str, Any], role: str, text: str) -> None:
+    messages = [{"role": role, "content": text}, {"role": "user", "content": [{"type": "text", "text": "a"}]}]
+    with suppress(ValueError):
+        own = parse_completion_request(json.dumps({**body, "messages": messages}).encode()).own_request(LIMITS)
+        (history,) = own.histories
+        assert history[-1].endswith("a")
+        assert len(history) == 1 + (role == "assistant" and bool(text.strip()))
 
 
 @given(
@@ -110,6 +126,8 @@ def test_the_schema_contains_the_limits_of_the_server() -> None:
     assert {"type": "integer", "minimum": 1, "maximum": 6} in properties["beam"]["anyOf"]
     assert properties["source"]["anyOf"][0]["maxLength"] == 300
     assert properties["source"]["anyOf"][1]["maxItems"] == 4
+    history = request_schema(ChatRequest, LIMITS)["properties"]["history"]["anyOf"]
+    assert [choice.get("maxItems") for choice in history] == [None, None, 4]
 
 
 @pytest.mark.skipif(find_spec("atheris") is None, reason="atheris is not available for this Python")

@@ -17,7 +17,8 @@ from regard.serve.fair_queue import FairQueue
 from regard.serve.metrics import Metrics
 from regard.serve.queue import JobQueue, PendingResponse, TranslationJob
 from regard.serve.scheduling import MAX_ROWS, MIN_STEP_ROWS, StepShares
-from regard.serve.service import PATIENCE, ModelService
+from regard.serve.service import PATIENCE
+from regard.serve.translator_service import TranslatorService
 from regard.serve.worker import Worker
 
 HEAVY = [
@@ -129,7 +130,7 @@ class Client:
     """Puts requests into the queue of a worker that is advanced step by step, in this thread."""
 
     def __init__(self, translator: Translator) -> None:
-        self.service = ModelService("model", translator, JobQueue(2048, 1), Metrics())
+        self.service = TranslatorService("model", translator, JobQueue(2048, 1), Metrics())
         self.worker = Worker(self.service, 0)
 
     def send(self, lines: Sequence[str], options: TranslationOptions, client: str = "") -> dict[int, Any]:

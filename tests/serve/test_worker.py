@@ -11,7 +11,7 @@ from regard.predict import Translation, TranslationOptions, TranslationRequest, 
 from regard.serve import worker
 from regard.serve.metrics import Metrics
 from regard.serve.queue import JobQueue, PendingResponse, TranslationJob
-from regard.serve.service import ModelService
+from regard.serve.translator_service import TranslatorService
 
 
 @pytest.mark.parametrize(("count", "threads"), [(1, 3), (2, 1)])
@@ -26,7 +26,7 @@ def test_only_the_steps_of_a_single_line_use_several_threads(
         yield
 
     monkeypatch.setattr(worker, "single_threaded", single_threaded)
-    service = ModelService("model", translator, JobQueue(8, 1), Metrics())
+    service = TranslatorService("model", translator, JobQueue(8, 1), Metrics())
     response = PendingResponse(ImmediateLoop(), results.__setitem__)
     options = TranslationOptions()
     service.queue.put(

@@ -1,4 +1,4 @@
-"""Untrained runs of the tasks that predict something about a text in one pass."""
+"""Untrained runs of the tasks that predict something about a text in one pass, and of chat."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +25,12 @@ RUNS: Mapping[str, tuple[str, Sequence[tuple[str, ...]]]] = {
     "masks": (
         "task = 'language_model'\nlanguage_model.objective = 'masked'\n" + MODEL,
         [(text,) for text in TEXTS],
+    ),
+    "chats": (
+        "task = 'chat'\ndata.turns = 4\ndata.longest = 40\n"
+        + MODEL.replace("bytes = false", "bytes = true\ntext.joint = true").replace("size = 60", "size = 400")
+        + "model.decoder_layers = 1\n",
+        [("\t".join(TEXTS[:2] + TEXTS[3:]), text) for text in ("the dog ran", "Zoë & Ötzi: 10 €", "a cat?", "one two")],
     ),
 }
 

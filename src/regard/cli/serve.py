@@ -58,6 +58,7 @@ Languages = Annotated[
 Characters = Annotated[int, typer.Option(min=1, help="Maximum characters per request.", rich_help_panel=_LIMITS)]
 Sentences = Annotated[int, typer.Option(min=1, help="Maximum lines per request.", rich_help_panel=_LIMITS)]
 Beam = Annotated[int, typer.Option(min=1, help="Maximum beam width, or samples, per line.", rich_help_panel=_LIMITS)]
+Tokens = Annotated[int, typer.Option(min=1, help="Maximum tokens of a chatbot's reply.", rich_help_panel=_LIMITS)]
 Seconds = Annotated[float, typer.Option(min=0.1, help="Maximum seconds per request.", rich_help_panel=_LIMITS)]
 Waiting = Annotated[int, typer.Option(min=1, help="Maximum lines in the queue of a model.", rich_help_panel=_LIMITS)]
 Connections = Annotated[int, typer.Option(min=1, help="Maximum number of connections.", rich_help_panel=_LIMITS)]
@@ -91,6 +92,7 @@ def serve(
     max_characters: Characters = _DEFAULT.characters,
     max_sentences: Sentences = _DEFAULT.sentences,
     max_beam: Beam = _DEFAULT.beam,
+    max_tokens: Tokens = _DEFAULT.tokens,
     max_seconds: Seconds = _DEFAULT.seconds,
     max_waiting: Waiting = _DEFAULT.waiting,
     max_connections: Connections = _DEFAULT.connections,
@@ -111,6 +113,7 @@ def serve(
     regard serve de=runs/en-de fr=runs/en-fr --host 0.0.0.0
     curl http://127.0.0.1:8000/translate --json '{"source": "I can go alone"}'
     curl http://127.0.0.1:8000/classify --json '{"text": "we liked the food"}'
+    curl http://127.0.0.1:8000/chat --json '{"history": ["I am Anna.", "Hello Anna.", "Who am I?"]}'
 
     Only this machine can connect, unless --host says otherwise.
     On SIGTERM it reports for some seconds that it is stopping, finishes accepted requests and exits.
@@ -122,7 +125,7 @@ def serve(
         from regard.serve.server import serve as run
     except ModuleNotFoundError as error:
         raise missing_extra("regard serve", error) from None
-    counts = max_characters, max_sentences, max_beam, max_seconds, max_waiting, max_connections
+    counts = max_characters, max_sentences, max_beam, max_tokens, max_seconds, max_waiting, max_connections
     limits = ServerLimits(*counts, read_timeout, write_timeout)
     token, origins, hosts = read_token(token_file), tuple(origin or ()), tuple(allow_host or ())
     settings = ServerSettings(host, port, token, origins, limits, hosts, access_log == "json", drain_seconds)
@@ -135,13 +138,13 @@ def serve(
 
 def _load_predictors(folders: dict[str, str], device: str, precision: str, workers: int | None) -> "dict[str, Any]":
     from regard.engines.thread_sharing import single_threaded
-    from regard.predict import Translator
+    from regard.predict import Chatbot, Translator
     from regard.tasks import load
 
     with single_threaded(1):  # no OpenMP threads may stay with this thread, or the workers would compete with them
         predictors = {name: load(folder, device, precision) for name, folder in folders.items()}
     for predictor in predictors.values():
-        if isinstance(predictor, Translator):
+        if isinstance(predictor, Translator | Chatbot):
             predictor.workers = workers or predictor.workers
     return predictors
 

@@ -318,6 +318,7 @@ class ChatOptions(GenerationOptions):
         minimum=1,
         maximum=1000,
         panel=SEARCH,
+        http=False,
     )
     rerank_weight: float = option(
         0.5,
@@ -326,6 +327,7 @@ class ChatOptions(GenerationOptions):
         minimum=0,
         maximum=1,
         panel=SEARCH,
+        http=False,
     )
 
     def override(self, **changes: Any) -> Self:

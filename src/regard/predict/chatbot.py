@@ -16,7 +16,7 @@ from regard.data.fields import Fields, TextField, TurnsField, split_parts
 from regard.data.fields.lists import join_list, on_one_line
 from regard.data.fields.nested import keep_last_parts
 from regard.data.rows import Rows
-from regard.decode import Hypothesis, LengthLimits, SentenceOptions
+from regard.decode import Hypothesis, LengthLimits, SearchOptions, SentenceOptions
 from regard.engines import SteppableModel, parallel
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.ragged import NestedRagged, Ragged
@@ -50,6 +50,8 @@ class Reply:
     token_logprobs: tuple[float, ...]
     """Log-probability of each token, and of the end symbol if the model has generated it."""
     nbest: tuple["Reply", ...] = field(default=(), repr=False)
+    truncated: bool = False
+    """Whether it ended because it reached the maximum length."""
 
     def __str__(self) -> str:
         """Return the text."""
@@ -231,9 +233,8 @@ class Chatbot:
         with evaluating(self.model):
             for indices, found in zip(batches, parallel(search, batches, self.workers), strict=True):
                 for index, hypotheses in zip(indices, found, strict=True):
-                    results[index] = self._assemble(histories[index], hypotheses, chosen)
-        replies = [reply for reply in results if reply is not None]
-        return replies if self.reverse is None else [self._rerank(reply, self.reverse, chosen) for reply in replies]
+                    results[index] = self.assemble(histories[index], hypotheses, chosen)
+        return [reply for reply in results if reply is not None]
 
     def stream(self, history: str | History, **options: Any) -> Generator[str, None, None]:
         """Reply to a history and yield pieces of the reply as they are generated; they add up to the whole reply.
@@ -253,7 +254,7 @@ class Chatbot:
             monitor = OutputMonitor(self.reply_field.tokenizer, chosen.stop, emit, stopped)
             with evaluating(self.model):
                 (hypotheses,) = self._search([0], rows, chosen, monitor)
-            monitor.emit_up_to(self._assemble(turns, hypotheses, chosen).text)
+            monitor.emit_up_to(self.assemble(turns, hypotheses, chosen).text)
 
         yield from stream_pieces(generate, name="regard-chat")
 
@@ -343,6 +344,16 @@ class Chatbot:
         self, indices: Sequence[int], rows: Rows, options: ChatOptions, monitor: OutputMonitor | None = None
     ) -> list[list[Hypothesis]]:
         """Search for replies to some of the encoded histories in one batch."""
+        sentence = self.sentence_options(options, monitor)
+        inputs = self.inputs(rows.take(np.array(indices)))
+        return run_search(self.engine, inputs, [sentence] * len(indices), self.search_options(options))
+
+    def search_options(self, options: ChatOptions) -> SearchOptions:
+        """Return the options of the search for replies.
+
+        Raises:
+            ValueError: The minimum length is more than the model has positions for.
+        """
         if options.min_tokens > self.max_reply:
             raise OptionError(
                 "{min_tokens} is {0}, but this model has positions for {1} tokens; use a smaller minimum",
@@ -350,20 +361,32 @@ class Chatbot:
                 self.max_reply,
             )
         limits = LengthLimits(options.min_tokens, min(options.max_tokens, self.max_reply))
-        search = search_options(options, limits, samples=options.nbest if options.sample else 0)
-        inputs = self.inputs(rows.take(np.array(indices)))
-        stops = OutputMonitor(self.reply_field.tokenizer, options.stop, None, None) if monitor is None else monitor
-        sentence = SentenceOptions(seed=options.seed, is_complete=stops.is_complete if stops.is_needed else None)
-        return run_search(self.engine, inputs, [sentence] * len(indices), search)
+        return search_options(options, limits, samples=options.nbest if options.sample else 0)
 
-    def _assemble(self, history: History, hypotheses: Sequence[Hypothesis], options: ChatOptions) -> Reply:
-        """Return the reply that the hypotheses of a search are, best first."""
+    def sentence_options(self, options: ChatOptions, monitor: OutputMonitor | None = None) -> SentenceOptions:
+        """Return the options of the search for the reply to one history, which `monitor` may watch."""
+        stops = OutputMonitor(self.reply_field.tokenizer, options.stop, None, None) if monitor is None else monitor
+        return SentenceOptions(seed=options.seed, is_complete=stops.is_complete if stops.is_needed else None)
+
+    def assemble(self, history: History, hypotheses: Sequence[Hypothesis], options: ChatOptions) -> Reply:
+        """Return the reply that the hypotheses of a search are, best first or reranked.
+
+        Raises:
+            ValueError: There are no hypotheses.
+        """
+        if not hypotheses:
+            raise OptionError("no reply satisfies {min_tokens} and {no_repeat} together; use smaller ones")
         tokenizer, replies = self.reply_field.tokenizer, []
         for hypothesis in hypotheses:
-            text = text_before_stop(tokenizer.decode(hypothesis.tokens), options.stop)
+            whole = tokenizer.decode(hypothesis.tokens)
+            text = text_before_stop(whole, options.stop)
             pieces, logprobs = tuple(map(tokenizer.piece, hypothesis.tokens)), hypothesis.token_logprobs
-            replies.append(Reply(tuple(history), text, hypothesis.score, sum(logprobs), pieces, logprobs))
-        return replace(replies[0], nbest=tuple(replies))
+            is_truncated = hypothesis.truncated and text == whole
+            replies.append(
+                Reply(tuple(history), text, hypothesis.score, sum(logprobs), pieces, logprobs, truncated=is_truncated)
+            )
+        reply = replace(replies[0], nbest=tuple(replies))
+        return reply if self.reverse is None else self._rerank(reply, self.reverse, options)
 
     def _rerank(self, reply: Reply, reverse: "Chatbot", options: ChatOptions) -> Reply:
         """Return the replies of an n-best list in the order of (1 - λ) log p(reply | S) + λ log p(S | reply)."""

@@ -61,7 +61,6 @@ class OutputMonitor:
         """
         self.tokenizer, self.stop, self.emit, self.stopped = tokenizer, stop, emit, stopped
         self.emitted = ""
-        self.held_back = max((len(text) for text in stop), default=1) - 1
 
     @property
     def is_needed(self) -> bool:
@@ -75,9 +74,7 @@ class OutputMonitor:
         text = self.tokenizer.decode(list(tokens))
         if any(string in text for string in self.stop):
             return True
-        # The last bytes may be part of a character, and the last characters part of a stop string.
-        final = text.rstrip("\ufffd")
-        self.emit_up_to(final[: len(final) - self.held_back] if self.held_back else final)
+        self.emit_up_to(final_text(text, self.stop))
         return self.stopped is not None and self.stopped.is_set()
 
     def emit_up_to(self, text: str) -> None:
@@ -91,3 +88,12 @@ def text_before_stop(text: str, stop: Sequence[str]) -> str:
     """Return the text before the first stop string."""
     positions = [text.find(string) for string in stop if string in text]
     return text[: min(positions)] if positions else text
+
+
+def final_text(text: str, stop: Sequence[str]) -> str:
+    """Return the part of a text which is final when more tokens follow."""
+    if (before := text_before_stop(text, stop)) != text:
+        return before
+    # The last bytes may be part of a character, and the last characters part of a stop string.
+    complete = text.rstrip("\ufffd")
+    return complete[: max(0, len(complete) - max(map(len, stop), default=1) + 1)]

@@ -1,5 +1,6 @@
 """An HTML page that documents the API, rendered from its OpenAPI document. The page loads nothing from elsewhere."""
 
+import json
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
@@ -131,8 +132,8 @@ def _bounds(schema: JsonSchema, minimum: str, maximum: str, unit: str = "") -> s
 
 def _curl(path: str, request: JsonSchema) -> str:
     """Return a command line that sends the required fields with their examples."""
-    examples = (f'"{name}": "{request["properties"][name]["examples"][0]}"' for name in request["required"])
-    return f"curl http://127.0.0.1:8000{path} --json '{{{', '.join(examples)}}}'"
+    examples = {name: request["properties"][name]["examples"][0] for name in request["required"]}
+    return f"curl http://127.0.0.1:8000{path} --json '{json.dumps(examples, ensure_ascii=False)}'"
 
 
 def _inline(text: str) -> str:

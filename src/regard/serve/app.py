@@ -1,14 +1,13 @@
 """The HTTP application: each route reads a request, puts its jobs into the queue of a model, and writes the result."""
 
 import asyncio
-import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import FastAPI
 from fastapi.responses import Response, StreamingResponse
@@ -21,6 +20,8 @@ from regard.predict.scoring import ScoredTarget
 from regard.serve import openapi, responses
 from regard.serve.access_log import AccessLog
 from regard.serve.auth import TOKEN_REQUIRED, TokenCheck
+from regard.serve.chat_handlers import ChatHandlers
+from regard.serve.chat_service import ChatService
 from regard.serve.dispatch import (
     MakeJobs,
     check_results,
@@ -30,7 +31,8 @@ from regard.serve.dispatch import (
     stream_jobs,
     timeout_message,
 )
-from regard.serve.errors import FieldError, RequestError, error_content, exception_content
+from regard.serve.errors import error_content, exception_content
+from regard.serve.handlers import ModelHandlers, json_response, or_422
 from regard.serve.health import Health
 from regard.serve.languages import ModelLanguages, list_languages
 from regard.serve.libretranslate import FORM_TYPE, LibreTranslateRequest, parse_form, parse_json
@@ -43,7 +45,6 @@ from regard.serve.request_context import HEADER, RequestContextMiddleware, curre
 from regard.serve.requests import (
     ClassifyRequest,
     FillRequest,
-    ModelRequest,
     PairsRequest,
     RequestType,
     TagRequest,
@@ -51,20 +52,16 @@ from regard.serve.requests import (
     TokensRequest,
     TranslateFields,
     TranslateRequest,
-    check_normalised,
     parse_request,
 )
 from regard.serve.routes import Handler, add_operations, add_routes
-from regard.serve.service import ModelService
-from regard.serve.services import Predictor, Service, make_service, route_of
+from regard.serve.services import Predictor, Service, make_service
 from regard.serve.settings import ServerSettings
+from regard.serve.translator_service import TranslatorService
 from regard.serve.worker import Worker, start_workers
-from regard.text import Tokenizer
 
 PAIRS_PER_JOB = 16
 """Sentence pairs that one job scores; lines in progress wait meanwhile."""
-
-Result = TypeVar("Result")
 
 
 def make_app(
@@ -95,7 +92,7 @@ def make_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         for service in models.values():
-            workers.extend(start_workers(service) if isinstance(service, ModelService) else [start_worker(service)])
+            workers.extend([start_worker(service)] if isinstance(service, PredictorService) else start_workers(service))
         if log is not None:
             log.start()
         health.phase = "ready"
@@ -150,12 +147,13 @@ def _add_middleware(app: FastAPI, settings: ServerSettings, metrics: Metrics, lo
     app.add_middleware(RequestContextMiddleware, routes=paths, log=log)
 
 
-class _Handlers:
+class _Handlers(ModelHandlers):
     """The handlers of the routes; their docstrings are the descriptions in OpenAPI."""
 
     def __init__(self, models: dict[str, Service], languages: ModelLanguages, settings: ServerSettings) -> None:
-        self.models, self.limits = models, settings.limits
-        translators = [name for name, service in models.items() if isinstance(service, ModelService)]
+        super().__init__(models, settings.limits)
+        self.chat = ChatHandlers(models, settings.limits)
+        translators = [name for name, service in models.items() if isinstance(service, TranslatorService)]
         self.languages = {name: languages.get(name, ()) for name in translators}
         self.token, self.started = TokenCheck(settings.token), int(time.time())
         # One thread: tokenising is mostly Python code, which several threads would not make faster.
@@ -171,6 +169,8 @@ class _Handlers:
             "classify": self.classify,
             "tag": self.tag,
             "fill": self.fill,
+            "chat": self.chat.chat,
+            "v1_chat_completions": self.chat.complete,
             "languages": self.list_languages,
             "models": self.list_models,
             "v1_models": self.list_openai_models,
@@ -194,27 +194,29 @@ class _Handlers:
                 events = stream_jobs(service, jobs, self.limits.seconds, client_of(request))
                 return StreamingResponse(events, media_type=openapi.NDJSON)
             translations = await self._translate(request, asked, service)
-            return _json(responses.translate_response(service.name, translations))
-        asked, service = self._parse(TranslateRequest, _or_422(partial(libre.own_request, self.languages)))
+            return json_response(responses.translate_response(service.name, translations))
+        asked, service = self._parse(TranslateRequest, or_422(partial(libre.own_request, self.languages)))
         translations = await self._translate(request, asked, service)
-        return _json(_or_422(partial(libre.response, translations)))
+        return json_response(or_422(partial(libre.response, translations)))
 
     async def _read_libretranslate(self, request: Request) -> tuple[LibreTranslateRequest | None, bytes]:
         """Read a request to translate: in the form of LibreTranslate, or else the body of one in our own form."""
         if "q" in request.query_params:
-            return _or_422(partial(parse_form, request.scope["query_string"])), b""
+            return or_422(partial(parse_form, request.scope["query_string"])), b""
         body = await read_body(request, self.limits, (JSON_TYPE, FORM_TYPE))
         parse = parse_form if media_type(request) == FORM_TYPE else parse_json
-        return _or_422(partial(parse, body)), body
+        return or_422(partial(parse, body)), body
 
-    async def _translate(self, request: Request, asked: TranslateFields, service: ModelService) -> list[Translation]:
+    async def _translate(
+        self, request: Request, asked: TranslateFields, service: TranslatorService
+    ) -> list[Translation]:
         results = await run_jobs(request, service, self._translation_jobs(asked, service), self.limits.seconds)
         translations = check_translations(asked.lines, results)
         current_request().tokens = sum(len(translation.tokens) for translation in translations)
         return translations
 
-    def _translation_jobs(self, asked: TranslateFields, service: ModelService) -> MakeJobs:
-        options = _or_422(partial(asked.options, service.translator, self.limits))
+    def _translation_jobs(self, asked: TranslateFields, service: TranslatorService) -> MakeJobs:
+        options = or_422(partial(asked.options, service.translator, self.limits))
 
         def make_jobs(response: PendingResponse) -> Sequence[QueuedJob]:
             return [
@@ -236,7 +238,7 @@ class _Handlers:
         self, request: Request, alignments: bool, build: Callable[[str, Sequence[ScoredTarget]], dict[str, Any]]
     ) -> Response:
         asked, service = await self._read(request, PairsRequest)
-        pairs = _or_422(lambda: asked.pairs)
+        pairs = or_422(lambda: asked.pairs)
 
         def make_jobs(response: PendingResponse) -> Sequence[QueuedJob]:
             chunks = [pairs[at : at + PAIRS_PER_JOB] for at in range(0, len(pairs), PAIRS_PER_JOB)]
@@ -253,7 +255,7 @@ class _Handlers:
                 raise HTTPException(500, "the pairs could not be scored")
         scored = [pair for result in results for pair in result]
         current_request().tokens = sum(len(pair.tokens) for pair in scored)
-        return _json(build(service.name, scored))
+        return json_response(build(service.name, scored))
 
     async def tokens(self, request: Request) -> Response:
         """Tokenise lines: pieces, ids, spans of characters, and words."""
@@ -279,10 +281,10 @@ class _Handlers:
         return await self._predict(request, FillRequest, "fill")
 
     async def _predict(self, request: Request, kind: type[TextsRequest], route: str) -> Response:
-        asked = _or_422(partial(parse_request, kind, await read_body(request, self.limits), self.limits))
-        service = self._service(asked.model, route)
+        asked = or_422(partial(parse_request, kind, await read_body(request, self.limits), self.limits))
+        service = self.find_service(asked.model, route)
         assert isinstance(service, PredictorService), "only these answer the route"
-        self._note(asked, service, [service.tokenizer])
+        self.note(asked, service, [service.tokenizer])
         options = tuple(asked.options.items())
 
         def make_jobs(response: PendingResponse) -> Sequence[QueuedJob]:
@@ -290,81 +292,52 @@ class _Handlers:
 
         results = await run_jobs(request, service, make_jobs, self.limits.seconds)
         check_results(results)
-        return _json(responses.predictions_response(service.name, results))
+        return json_response(responses.predictions_response(service.name, results))
 
     async def list_languages(self) -> Response:
         """List the languages of the models, in the form of LibreTranslate."""
-        return _json(list_languages(self.languages))
+        return json_response(list_languages(self.languages))
 
     async def list_models(self) -> Response:
         """List the models of this server."""
-        return _json({"models": [self._describe(name) for name in self.models]})
+        return json_response({"models": [self._describe(name) for name in self.models]})
 
     async def list_openai_models(self) -> Response:
         """List the models of this server in the form of the OpenAI API."""
         models = [responses.openai_model(self._describe(name), self.started) for name in self.models]
-        return _json({"object": "list", "data": models})
+        return json_response({"object": "list", "data": models})
 
     async def show_openai_model(self, request: Request) -> Response:
         """Describe a model in the form of the OpenAI API."""
-        service = self._service(request.path_params["model"])
-        return _json(responses.openai_model(self._describe(service.name), self.started))
+        service = self.find_service(request.path_params["model"])
+        return json_response(responses.openai_model(self._describe(service.name), self.started))
 
     def _describe(self, name: str) -> dict[str, Any]:
-        service = self.models[name]
-        if isinstance(service, PredictorService):
-            return responses.describe_predictor(service)
-        return responses.describe_model(name, service.translator, self.languages[name])
+        match service := self.models[name]:
+            case PredictorService():
+                return responses.describe_predictor(service)
+            case ChatService():
+                return responses.describe_chatbot(name, service.chatbot)
+            case _:
+                return responses.describe_model(name, service.translator, self.languages[name])
 
-    async def _read(self, request: Request, kind: type[RequestType]) -> tuple[RequestType, ModelService]:
+    async def _read(self, request: Request, kind: type[RequestType]) -> tuple[RequestType, TranslatorService]:
         """Parse the body of a request to a translator, and find the one that it names."""
         return self._parse(kind, await read_body(request, self.limits))
 
-    def _parse(self, kind: type[RequestType], body: bytes) -> tuple[RequestType, ModelService]:
-        asked = _or_422(lambda: parse_request(kind, body, self.limits))
-        service = self._service(asked.model, "translate")
-        assert isinstance(service, ModelService), "only these translate"
-        self._note(asked, service, service.translator.tokenizers.values())
+    def _parse(self, kind: type[RequestType], body: bytes) -> tuple[RequestType, TranslatorService]:
+        asked = or_422(lambda: parse_request(kind, body, self.limits))
+        service = self.find_service(asked.model, "translate")
+        assert isinstance(service, TranslatorService), "only these translate"
+        self.note(asked, service, service.translator.tokenizers.values())
         return asked, service
-
-    def _note(self, asked: ModelRequest, service: Service, tokenizers: Iterable[Tokenizer]) -> None:
-        """Note model and lines of a request for metrics and log, and check its size after normalisation."""
-        context = current_request()
-        context.model, context.lines = service.name, asked.count()
-        _or_422(lambda: check_normalised(asked.texts(), tokenizers, self.limits, asked.LINES))
-
-    def _service(self, name: str | None, route: str | None = None) -> Service:
-        """Return the model of a name, or the first one that answers a route."""
-        fitting = {other.name: other for other in self.models.values() if route is None or route_of(other) == route}
-        if name is None and fitting:
-            return next(iter(fitting.values()))
-        if name is None:
-            routes = ", ".join(sorted({f"/{route_of(other)}" for other in self.models.values()}))
-            raise RequestError(404, f"no model of this server answers this route; its models answer {routes}", "model")
-        if name not in self.models:
-            message = f"there is no model of that name; this server has: {', '.join(fitting or self.models)}"
-            raise RequestError(404, message, "model")
-        if name not in fitting:
-            message = f"this model answers /{route_of(self.models[name])}; send the request there, or to another model"
-            raise RequestError(404, message, "model")
-        return fitting[name]
-
-
-def _or_422(make: Callable[[], Result]) -> Result:
-    """Call a function, and turn its `ValueError` into status 422."""
-    try:
-        return make()
-    except ValueError as error:
-        raise RequestError(422, str(error), error.field if isinstance(error, FieldError) else None) from None
-
-
-def _json(value: dict[str, Any] | list[dict[str, Any]], status: int = 200) -> Response:
-    return Response(json.dumps(value, ensure_ascii=False).encode(), status, media_type="application/json")
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException), "registered for HTTPException"
-    response = _json(exception_content(error), error.status_code)
+    # Clients of OpenAI know this status as that of a wrong request.
+    status = 400 if error.status_code == 422 and current_request().is_openai else error.status_code
+    response = json_response(exception_content(error, status), status)
     response.headers.update(error.headers or {})
     return response
 
@@ -376,6 +349,6 @@ async def _on_disconnect(request: Request, error: Exception) -> Response:
 
 async def _on_exception(request: Request, error: Exception) -> Response:
     # This response is sent outside of all other middleware, so it needs its own header.
-    response = _json(error_content(500, "internal error; the server continues"), 500)
+    response = json_response(error_content(500, "internal error; the server continues"), 500)
     response.headers[HEADER] = current_request().id
     return response

@@ -10,12 +10,12 @@ from starlette.requests import ClientDisconnect, Request
 
 from regard.predict import Translation
 from regard.predict.translation import empty_translation
+from regard.serve.chat_service import ServedReply
 from regard.serve.errors import error_content
 from regard.serve.metrics import Metrics
 from regard.serve.queue import JobQueue, PendingResponse, QueuedJob, QueueFullError
 from regard.serve.request_context import current_request
-from regard.serve.service import ModelService, ServerFaultError
-from regard.serve.worker import PartialTranslation
+from regard.serve.service import PartialOutput, ServerFaultError
 
 MakeJobs = Callable[[PendingResponse], Sequence[QueuedJob]]
 """Creates the jobs of a request."""
@@ -62,8 +62,50 @@ async def run_jobs(request: Request, service: QueuedService, make_jobs: MakeJobs
     return [results[index] for index in range(len(jobs))]
 
 
-def stream_jobs(service: ModelService, make_jobs: MakeJobs, seconds: float, client: str = "") -> AsyncIterator[bytes]:
-    """Run the jobs of a request, and yield their partial and final results as lines of JSON as soon as they are known.
+def encode_event(index: int | None, result: Any) -> bytes:
+    """Encode a result of a job, or the error of a request, as a line of JSON."""
+    event: dict[str, Any]
+    match result:
+        case PartialOutput(pieces, text):
+            event = {"tokens": pieces, "text": text}
+        case Translation():
+            event = {"translation": result.to_json()}
+        case ServedReply():
+            event = {"reply": result.to_json()}
+        case _:
+            event = failure_content(result)
+    line = {} if index is None else {"line": index}
+    return json.dumps({**line, **event}, ensure_ascii=False).encode() + b"\n"
+
+
+def failure_content(failure: Any) -> dict[str, Any]:
+    """Return the JSON object of the error that a job or a streamed request has failed with."""
+    match failure:
+        case HTTPException():
+            return error_content(failure.status_code, failure.detail)
+        case ValueError():
+            return error_content(422, str(failure))
+        case ServerFaultError():
+            return error_content(500, str(failure))
+        case _:
+            return error_content(500, "internal error")
+
+
+def stream_jobs(
+    service: QueuedService,
+    make_jobs: MakeJobs,
+    seconds: float,
+    client: str = "",
+    encode: Callable[[int | None, Any], bytes] = encode_event,
+) -> AsyncIterator[bytes]:
+    """Run the jobs of a request, and yield their partial and final results as soon as they are known.
+
+    Args:
+        service: The model.
+        make_jobs: Creates the jobs.
+        seconds: Time limit of the request.
+        client: The client that waits.
+        encode: Encodes the result of a job, or the error of the whole request if the number of the job is None.
 
     Raises:
         HTTPException: 429 if the queue is full.
@@ -87,12 +129,12 @@ def stream_jobs(service: ModelService, make_jobs: MakeJobs, seconds: float, clie
                     raise TimeoutError
                 async with asyncio.timeout_at(end):
                     index, result = await results.get()
-                remaining -= not isinstance(result, PartialTranslation)
-                if isinstance(result, Translation):
+                remaining -= not isinstance(result, PartialOutput)
+                if isinstance(result, Translation | ServedReply):
                     request.tokens = (request.tokens or 0) + len(result.tokens)
-                yield _event(index, result)
+                yield encode(index, result)
         except TimeoutError:
-            yield _json_line(error_content(504, timeout_message(seconds)))
+            yield encode(None, HTTPException(504, timeout_message(seconds)))
         except (asyncio.CancelledError, GeneratorExit):
             service.metrics.left.inc()
             raise
@@ -148,23 +190,4 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 def timeout_message(seconds: float) -> str:
     """Return the error of a request that has taken too long."""
-    return f"no response within {seconds:g} s; send fewer lines per request, or raise the limit with --max-seconds"
-
-
-def _event(index: int, result: Any) -> bytes:
-    """Encode a partial or final result of a line for a streamed response."""
-    match result:
-        case PartialTranslation(pieces, text):
-            return _json_line({"line": index, "tokens": pieces, "text": text})
-        case Translation():
-            return _json_line({"line": index, "translation": result.to_json()})
-        case ValueError():
-            return _json_line({"line": index, **error_content(422, str(result))})
-        case ServerFaultError():
-            return _json_line({"line": index, **error_content(500, str(result))})
-        case _:
-            return _json_line({"line": index, **error_content(500, "internal error")})
-
-
-def _json_line(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+    return f"no response within {seconds:g} s; send less per request, or raise the limit with --max-seconds"

@@ -13,7 +13,7 @@ from regard.serve.request_context import HEADER, RequestContext, current_request
 Headers = tuple[tuple[bytes, bytes], ...]
 
 ERRORS: dict[int, tuple[str, str]] = {
-    400: ("bad_request", "The length of the body is ambiguous, or the request is not HTTP."),
+    400: ("bad_request", "The length of the body is ambiguous, the request is not HTTP, or OpenAI's form is invalid."),
     401: ("unauthorized", "The token is missing or wrong."),
     403: ("forbidden", "The host name or the origin of the page is not allowed."),
     404: ("not_found", "There is no such path, or no model of that name."),
@@ -61,7 +61,8 @@ def error_content(
 ) -> dict[str, Any]:
     """Return the JSON object of an error.
 
-    `error` repeats the message: LibreTranslate clients, and those of regard before it had codes, read it there.
+    `error` repeats the message: LibreTranslate clients, and those of regard before it had codes, read it there. Clients
+    of OpenAI read an object there.
 
     Args:
         status: HTTP status, which decides the code.
@@ -70,16 +71,19 @@ def error_content(
         request: The request that failed. Default: the one that is being handled.
     """
     code = ERRORS[status][0] if status in ERRORS else HTTPStatus(status).name.lower()
-    request_id = (request or current_request()).id
-    return {"code": code, "message": message, "field": field, "request_id": request_id, "error": message}
+    context = request or current_request()
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    nested = {"message": message, "type": kind, "param": field, "code": code}
+    error = nested if context.is_openai else message
+    return {"code": code, "message": message, "field": field, "request_id": context.id, "error": error}
 
 
-def exception_content(error: HTTPException) -> dict[str, Any]:
-    """Return the JSON object for an `HTTPException`."""
+def exception_content(error: HTTPException, status: int) -> dict[str, Any]:
+    """Return the JSON object for an `HTTPException` that is sent with a status."""
     message = str(error.detail)
     if message == HTTPStatus(error.status_code).phrase:  # raised by the router, without a message of its own
         message = _UNMATCHED.get(error.status_code, message)
-    return error_content(error.status_code, message, error.field if isinstance(error, RequestError) else None)
+    return error_content(status, message, error.field if isinstance(error, RequestError) else None)
 
 
 def early_error(status: int, message: str) -> tuple[bytes, Headers]:

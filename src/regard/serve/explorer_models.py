@@ -22,8 +22,8 @@ from regard.serve.health import Health
 from regard.serve.languages import LanguagePair
 from regard.serve.origins import POLICY_VIOLATION
 from regard.serve.server import log_line
-from regard.serve.service import ModelService
 from regard.serve.settings import ServerSettings
+from regard.serve.translator_service import TranslatorService
 from regard.tasks import load_translator
 from regard.train.events import Event, Finished, Progress, Started, Validated
 from regard.train.loop import train
@@ -139,7 +139,7 @@ class ExplorerModels:
         """Start without models."""
         self.settings, self.training = settings, training
         self.explorer, self.api = Explorer({}), FastAPI()
-        self.services: dict[str, ModelService] = {}
+        self.services: dict[str, TranslatorService] = {}
         self.locks: dict[str, asyncio.Lock] = {}
         """Held while a question about a model is answered, so that each model answers one at a time."""
         self.thread_locks: dict[str, threading.Lock] = {}

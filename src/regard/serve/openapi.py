@@ -3,12 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic.json_schema import models_json_schema
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from regard import __version__
 from regard.serve import libretranslate, responses
-from regard.serve.errors import ERRORS
+from regard.serve.chat_requests import ChatRequest
+from regard.serve.chat_responses import StreamReply
+from regard.serve.errors import ERRORS, error_content
 from regard.serve.limits import PUBLIC_PATHS, TOKEN_IN_BODY_PATHS
+from regard.serve.openai_chat import EVENT_STREAM, CompletionRequest, OpenAIErrorResponse
+from regard.serve.request_context import RequestContext
 from regard.serve.requests import (
     ClassifyRequest,
     FillRequest,
@@ -17,6 +22,7 @@ from regard.serve.requests import (
     TagRequest,
     TokensRequest,
     TranslateRequest,
+    add_limits,
     request_schema,
 )
 from regard.serve.settings import ServerSettings
@@ -24,7 +30,7 @@ from regard.serve.settings import ServerSettings
 OpenApiResponses = dict[int | str, dict[str, Any]]
 
 DESCRIPTION = """Predictions by trained models. Send `{"source": "a line"}` to `/translate`, and `{"text": "a text"}` to
-`/classify`, `/tag` or `/fill`, depending on the models.
+`/classify`, `/tag` or `/fill`, depending on the models, or `{"history": ["a turn", "its reply", "a turn"]}` to `/chat`.
 
 A request may have one line or many. Lines of different clients are translated in one batch.
 
@@ -36,6 +42,7 @@ TAGS = [
     {"name": "translation", "description": "Translate lines, by own fields or by those of LibreTranslate."},
     {"name": "scoring", "description": "Score, align and tokenise given text."},
     {"name": "prediction", "description": "Classify texts, tag their words, and fill their masks."},
+    {"name": "chat", "description": "Reply to the turns of a dialogue, by own fields or by those of OpenAI."},
     {"name": "models", "description": "The models of this server and their languages."},
     {"name": "operations", "description": "Health checks and metrics."},
 ]
@@ -54,7 +61,9 @@ INFO: dict[str, Any] = {
 NDJSON = "application/x-ndjson"
 _TOKEN = "token"
 _REF = "#/components/schemas/"
-_STREAM_EVENTS = (responses.StreamTokens, responses.StreamTranslation, responses.StreamError)
+Events = tuple[type[BaseModel], ...]
+TRANSLATION_EVENTS: Events = (responses.StreamTokens, responses.StreamTranslation, responses.StreamError)
+CHAT_EVENTS: Events = (responses.StreamTokens, StreamReply, responses.StreamError)
 _REQUESTS: tuple[type[ModelRequest], ...] = (
     TranslateRequest,
     PairsRequest,
@@ -62,8 +71,11 @@ _REQUESTS: tuple[type[ModelRequest], ...] = (
     ClassifyRequest,
     TagRequest,
     FillRequest,
+    ChatRequest,
 )
 _LINE, _TARGET = "I can go alone", "Ich kann allein gehen"
+_TURNS = ["My name is Anna.", "Nice to meet you, Anna.", "What is my name?"]
+_MESSAGES = [{"role": role, "content": turn} for role, turn in zip(("user", "assistant", "user"), _TURNS, strict=True)]
 _EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
     "TranslateRequest": {
         "line": {"source": _LINE},
@@ -76,6 +88,15 @@ _EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
     "ClassifyRequest": {"texts": {"text": ["the food was not good", "we liked the hotel"], "attention": True}},
     "TagRequest": {"sentence": {"text": _LINE}},
     "FillRequest": {"text": {"text": "the animal did not [MASK] the street", "top": 3}},
+    "ChatRequest": {
+        "history": {"history": _TURNS},
+        "histories": {"history": [_TURNS, _TURNS[:1]], "beam": 4, "nbest": 2, "attention": True},
+        "stream": {"history": _TURNS, "stream": True, "temperature": 0.7, "seed": 1},
+    },
+    "CompletionRequest": {
+        "messages": {"messages": _MESSAGES, "temperature": 0.7, "max_tokens": 40},
+        "stream": {"messages": _MESSAGES, "stream": True, "stream_options": {"include_usage": True}},
+    },
 }
 _HEADERS: dict[str, dict[str, Any]] = {
     "X-Request-ID": {
@@ -89,9 +110,9 @@ _HEADERS: dict[str, dict[str, Any]] = {
 _HEADERS_OF = {"401": ("WWW-Authenticate",), "429": ("Retry-After",), "503": ("Retry-After",)}
 
 
-def error_responses(*statuses: int) -> OpenApiResponses:
-    """Return the documentation of some errors; without arguments, of all that a POST request can have."""
-    model = responses.ErrorResponse
+def error_responses(*statuses: int, openai: bool = False) -> OpenApiResponses:
+    """Return the documentation of some errors; without statuses, of all that a POST request can have."""
+    model = OpenAIErrorResponse if openai else responses.ErrorResponse
     chosen = statuses or [status for status in ERRORS if status != 405]
     return {status: {"model": model, "description": ERRORS[status][1]} for status in chosen}
 
@@ -108,23 +129,30 @@ def request_body(*names: str, form: str | None = None) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def stream_content() -> dict[str, Any]:
+def stream_content(events: Events) -> dict[str, Any]:
     """Return the documentation of a stream: each of its lines is one of the events."""
-    choices = [{"$ref": _REF + event.__name__} for event in _STREAM_EVENTS]
+    choices = [{"$ref": _REF + event.__name__} for event in events]
     return {NDJSON: {"schema": {"description": "One JSON object per line, each one of these.", "anyOf": choices}}}
+
+
+def event_stream_content() -> dict[str, Any]:
+    """Return the documentation of a stream of server-sent events."""
+    description = "Chunks in the form of OpenAI, each a line `data: {...}` with an empty line after it; the last line "
+    return {EVENT_STREAM: {"schema": {"type": "string", "description": description + "is `data: [DONE]`."}}}
 
 
 def complete(document: dict[str, Any], settings: ServerSettings) -> dict[str, Any]:
     """Add to the document of FastAPI what it does not know: schemas, access control, headers and examples."""
     components = document.setdefault("components", {})
-    _, events = models_json_schema(
-        [(event, "serialization") for event in _STREAM_EVENTS], ref_template=_REF + "{model}"
-    )
+    modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(CompletionRequest, "validation")]
+    modes += [(event, "serialization") for event in dict.fromkeys(TRANSLATION_EVENTS + CHAT_EVENTS)]
+    _, defined = models_json_schema(modes, ref_template=_REF + "{model}")
+    add_limits(defined["$defs"]["CompletionRequest"], settings.limits)
     components["schemas"] = {
         **{kind.__name__: request_schema(kind, settings.limits) for kind in _REQUESTS},
         "LibreTranslateRequest": libretranslate.request_schema(settings.limits),
         **components.get("schemas", {}),
-        **events["$defs"],
+        **defined["$defs"],
     }
     components["headers"] = _HEADERS
     scheme = {"type": "http", "scheme": "bearer", "description": "The token that the server was started with, if any."}
@@ -155,7 +183,8 @@ def _security(path: str, has_token: bool) -> Sequence[Mapping[str, Sequence[str]
 
 def _add_error_example(status: int, response: Mapping[str, Any]) -> None:
     content = response.get("content", {}).get("application/json")
-    if content is None or content["schema"] != {"$ref": f"{_REF}ErrorResponse"}:
+    schema = None if content is None else content["schema"].get("$ref")
+    if schema not in (f"{_REF}ErrorResponse", f"{_REF}OpenAIErrorResponse"):
         return
-    code, message = ERRORS[status]
-    content["example"] = {"code": code, "message": message, "field": None, "request_id": "a1b2c3", "error": message}
+    context = RequestContext("a1b2c3", is_openai=schema.endswith("OpenAIErrorResponse"))
+    content["example"] = error_content(status, ERRORS[status][1], None, context)

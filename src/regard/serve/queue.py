@@ -3,6 +3,7 @@
 There is no batching delay: an idle worker takes jobs at once, and jobs that arrive later join its running search.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,17 +12,18 @@ from threading import Condition
 from time import monotonic
 from typing import Any, Protocol
 
-from regard.predict import TranslationOptions, TranslationRequest
+from regard.options import ChatOptions, TranslationOptions
+from regard.predict import TranslationRequest
 from regard.predict.search import search_rows
 from regard.serve.fair_queue import FairQueue
 from regard.serve.throughput import Throughput
 
 BYTES_PER_TOKEN = 3
-"""An estimate, for the cost of a line before it is tokenised."""
+"""An estimate, for the cost of a text before it is tokenised."""
 NARROW_ROWS = 8
 """A line with more rows is wide."""
 NARROW_CELLS = 1024
-"""A line with more source tokens times rows is wide."""
+"""A line with more tokens times rows is wide."""
 FUNCTION_COST = 100.0
 """Cost of a function: about that of a short line."""
 
@@ -74,11 +76,54 @@ class PendingResponse:
 
 
 @dataclass(frozen=True, eq=False)
-class TranslationJob:
-    """A line to translate, number `index` of its request."""
+class SearchJob(ABC):
+    """Something that is searched for, number `index` of its request."""
 
     response: PendingResponse
     index: int
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """Rows of the search: its beam width, or the number of samples."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """What the encoder reads."""
+
+    @abstractmethod
+    def cells_of(self, tokens: int) -> int:
+        """Return the rows times tokens of a search for the output to an input of so many tokens."""
+
+    @abstractmethod
+    def cost_of(self, cells: int) -> float:
+        """Return the rows times steps, estimated, of a search with so many cells."""
+
+    @abstractmethod
+    def completion_cost(self, cells: int) -> int:
+        """Return what it costs to complete a search with so many cells, in rows of a step."""
+
+    @cached_property
+    def cells(self) -> int:
+        """Rows times tokens, estimated before the text is tokenised."""
+        return self.cells_of(len(self.text.encode(errors="replace")) // BYTES_PER_TOKEN)
+
+    @property
+    def cost(self) -> float:
+        """Rows times steps, estimated."""
+        return self.cost_of(self.cells)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it has so many rows that narrow lines must not wait for its steps."""
+        return self.rows > NARROW_ROWS or self.cells > NARROW_CELLS
+
+
+@dataclass(frozen=True, eq=False)
+class TranslationJob(SearchJob):
+    """A line to translate."""
+
     request: TranslationRequest
     options: TranslationOptions
 
@@ -87,21 +132,68 @@ class TranslationJob:
         """Rows of the search: its beam width, or the number of samples."""
         return search_rows(self.options)
 
-    @cached_property
-    def cells(self) -> int:
-        """Rows times source tokens, estimated."""
-        return self.rows * (len(self.request.line.encode(errors="replace")) // BYTES_PER_TOKEN + 1)
-
     @property
-    def cost(self) -> float:
-        """Rows times steps, estimated: a translation has about as many tokens as its source."""
+    def text(self) -> str:
+        """The line."""
+        return self.request.line
+
+    def cells_of(self, tokens: int) -> int:
+        """Return rows times source tokens: a translation has about as many tokens as its source."""
+        return self.rows * (tokens + 1)
+
+    def cost_of(self, cells: int) -> float:
+        """Return rows times steps: not more than the maximum length."""
         longest = self.options.max_length
-        return self.cells if longest is None else min(self.cells, self.rows * (longest + 1))
+        return cells if longest is None else min(cells, self.rows * (longest + 1))
+
+    def completion_cost(self, cells: int) -> int:
+        """Return what it costs to complete a segment.
+
+        Minimum Bayes risk compares all pairs of samples, which takes about as long as one row of a small model for
+        each. Alignments are computed for all positions at once.
+        """
+        return max(self.rows, self.rows**2 if self.options.mbr else 0, cells if self.options.alignments else 0)
+
+
+@dataclass(frozen=True, eq=False)
+class ChatJob(SearchJob):
+    """A history to reply to."""
+
+    history: tuple[str, ...]
+    options: ChatOptions
+    """Options of the reply that is returned."""
+    search: ChatOptions
+    """Options of the search, which may be for more replies, to choose from."""
+    longest: int
+    """Tokens of a history that are read."""
+    attention: bool = False
+    """Whether to return what the reply attends to."""
 
     @property
-    def is_wide(self) -> bool:
-        """Whether it has so many rows that narrow lines must not wait for its steps."""
-        return self.rows > NARROW_ROWS or self.cells > NARROW_CELLS
+    def rows(self) -> int:
+        """Rows of the search: its beam width, or the number of samples."""
+        return self.search.nbest if self.search.sample else self.search.beam
+
+    @property
+    def text(self) -> str:
+        """The turns."""
+        return " ".join(self.history)
+
+    def cells_of(self, tokens: int) -> int:
+        """Return rows times the tokens of the history, or half as many as the reply may have if these are more.
+
+        This bounds the memory of a search as the length of a line does, whose translation has at most twice as many
+        tokens.
+        """
+        return self.rows * max(min(tokens, self.longest) + 1, self.options.max_tokens // 2)
+
+    def cost_of(self, cells: int) -> float:
+        """Return rows times the maximum number of steps: the length of a reply does not follow from the history."""
+        return self.rows * (self.options.max_tokens + 1)
+
+    def completion_cost(self, cells: int) -> int:
+        """Return what it costs to complete it: attention is computed for all positions at once."""
+        return cells if self.attention else self.rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +224,7 @@ class TextJob:
         return len(self.text.encode(errors="replace")) // BYTES_PER_TOKEN + 1
 
 
-QueuedJob = TranslationJob | FunctionJob | TextJob
+QueuedJob = SearchJob | FunctionJob | TextJob
 
 
 class JobQueue:

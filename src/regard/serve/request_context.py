@@ -12,6 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from regard.serve.access_log import AccessLog
 
 HEADER = "x-request-id"
+OPENAI_PATH = "/v1/chat/completions"
+"""The route whose errors have the form of OpenAI."""
 _VALID_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _METHODS = frozenset(("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE"))
 _random = Random()
@@ -30,6 +32,8 @@ class RequestContext:
     """Number of lines or sentence pairs."""
     tokens: int | None = None
     """Number of target tokens: generated, or scored."""
+    is_openai: bool = False
+    """Whether errors have the form of OpenAI."""
 
 
 _current: ContextVar[RequestContext] = ContextVar("request")
@@ -73,6 +77,7 @@ class RequestContextMiddleware:
         sent = next((value for name, value in scope["headers"] if name == HEADER.encode()), b"")
         # An id of the client is written to logs, so it may not contain anything but a short name.
         context = RequestContext(sent.decode()) if _VALID_ID.fullmatch(sent) else RequestContext()
+        context.is_openai = scope["path"] == OPENAI_PATH
         scope[_KEY] = context
         _current.set(context)
 

@@ -4,13 +4,15 @@ Parsing is strict: unknown fields, numbers in quotes, NaN and invalid Unicode ar
 field. No field is ever used as a path, an address or code.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from regard.explore.questions import MAX_QUOTED, describe_errors
 from regard.options import OptionError, TranslationOptions
+from regard.options.option import OptionSet
 from regard.predict import Translator
 from regard.predict.search import EXTRA_TOKENS
 from regard.recipe.decode import pydantic_field
@@ -29,6 +31,8 @@ class ModelRequest(BaseModel):
 
     LINES: ClassVar[str]
     """Name of the field with the lines."""
+    SHORTER: ClassVar[str] = "send several requests"
+    """What to do if they have too many characters."""
 
     model: str | None = Field(
         None, max_length=200, description="Name of a model of this server. Default: its first model for this route."
@@ -57,16 +61,30 @@ class LinesRequest(ModelRequest):
     source: Lines = Field(description="A source line, or a list of lines.", examples=["I can go alone"])
 
 
-class TranslateFields(LinesRequest):
-    """Lines to translate, and decoding options. An option that is not given has the value of the run's recipe."""
+class SearchFields(ModelRequest):
+    """What is searched for, and decoding options. An option that is not given has the value of the run's recipe."""
+
+    OPTIONS: ClassVar[type[OptionSet]]
 
     stream: bool = Field(False, description="Send tokens as they become final, one JSON object per line.")
 
     @property
     def given(self) -> dict[str, Any]:
         """The decoding options that the request has."""
-        names = self.model_fields_set & _OPTIONS.keys()
-        return {name: value for name in _OPTIONS if name in names and (value := getattr(self, name)) is not None}
+        names = [option.name for option in self.OPTIONS.declared() if option.name in self.model_fields_set]
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    def check_rows(self, limits: ServerLimits) -> None:
+        """Raise a `FieldError` if the search has more rows than a limit allows."""
+        for name in ("beam", "nbest", "mbr"):
+            if (count := self.given.get(name, 0)) > limits.beam:
+                raise FieldError(f"{name} is {count}, and this server allows {limits.beam}; use a smaller one", name)
+
+
+class TranslateFields(SearchFields, LinesRequest):
+    """Lines to translate, and decoding options. An option that is not given has the value of the run's recipe."""
+
+    OPTIONS: ClassVar[type[OptionSet]] = TranslationOptions
 
     def texts(self) -> list[str]:
         """Return all text of the request, to limit its size."""
@@ -81,20 +99,15 @@ class TranslateFields(LinesRequest):
             ValueError: An option exceeds a limit, contradicts another, or is not available for this model.
         """
         given = self.given
-        for name in ("beam", "nbest", "mbr"):
-            if given.get(name, 0) > limits.beam:
-                message = f"{name} is {given[name]}, and this server allows {limits.beam}; use a smaller one"
-                raise FieldError(message, name)
+        self.check_rows(limits)
         if "nbest" in given and "beam" not in given and not given.get("sample") and not given.get("mbr"):
             given["beam"] = max(given["nbest"], translator.options.beam)
         if self.stream and (given.get("avoid") or given.get("mbr")):
             message = "tokens are not final before the end with 'avoid' or 'mbr'; request it without 'stream'"
             raise FieldError(message, "stream")
-        try:
+        with option_errors():
             options = translator.options.override(**given)
             translator.search_options(options)
-        except OptionError as error:
-            raise FieldError(error.spelled(_spell_field), error.option) from None
         # A minimum length must not make a short line cost more than the longest line that is not split.
         longest = int(translator.longest * options.longest) + EXTRA_TOKENS
         if options.min_length > longest:
@@ -113,17 +126,27 @@ class TranslateFields(LinesRequest):
 _TYPES: dict[str, Any] = {
     "prefix": Annotated[str, Field(max_length=2000)],
     "constraints": Annotated[list[Phrase], Field(max_length=16)],
+    "stop": Annotated[list[Phrase], Field(max_length=16)],
     "avoid": Annotated[list[Phrase], Field(max_length=100)],
     "terms": Annotated[dict[Phrase, Phrase], Field(max_length=500)],
 }
 _INTEGER = Annotated[int, Field(le=2**31 - 1)]
-_OPTIONS: dict[str, Any] = {
-    option.name: pydantic_field(option, _INTEGER if option.kind is int else _TYPES.get(option.name))
-    for option in TranslationOptions.declared()
-    if option.http
-}
+
+
+def option_fields(options: type[OptionSet]) -> dict[str, Any]:
+    """Return a field for each option that is declared for HTTP, for `pydantic.create_model`."""
+    return {
+        option.name: pydantic_field(option, _INTEGER if option.kind is int else _TYPES.get(option.name))
+        for option in options.declared()
+        if option.http
+    }
+
+
 TranslateRequest = create_model(
-    "TranslateRequest", __base__=TranslateFields, __doc__=TranslateFields.__doc__, **_OPTIONS
+    "TranslateRequest",
+    __base__=TranslateFields,
+    __doc__=TranslateFields.__doc__,
+    **option_fields(TranslationOptions),
 )
 """`TranslateFields`, with a field for each decoding option that `regard.options` declares for HTTP."""
 
@@ -195,16 +218,30 @@ def parse_request(kind: type[RequestType], body: bytes, limits: ServerLimits) ->
         request = kind.model_validate_json(body)
     except ValidationError as error:
         raise invalid_request(error, kind) from None
+    check_size(request, limits)
+    return request
+
+
+def check_size(request: ModelRequest, limits: ServerLimits) -> None:
+    """Raise a `ValueError` if a request has more lines or characters than a limit allows."""
     characters = sum(map(len, request.texts()))
     if (count := request.count()) > limits.sentences:
         message = f"there are {count} lines, and this server allows {limits.sentences}; send several requests"
-        raise FieldError(message, kind.LINES)
+        raise FieldError(message, request.LINES)
     if characters > limits.characters:
         raise FieldError(
-            f"there are {characters} characters, and this server allows {limits.characters}; send several requests",
-            kind.LINES,
+            f"there are {characters} characters, and this server allows {limits.characters}; {request.SHORTER}",
+            request.LINES,
         )
-    return request
+
+
+@contextmanager
+def option_errors() -> Iterator[None]:
+    """Raise errors about options as errors of the fields that they have in a request."""
+    try:
+        yield
+    except OptionError as error:
+        raise FieldError(error.spelled(_spell_field), error.option) from None
 
 
 def _spell_field(name: str, value: str) -> str:
@@ -222,10 +259,8 @@ def invalid_request(error: ValidationError, kind: type[BaseModel]) -> FieldError
     return FieldError(describe_errors(error, kind.model_fields, count=5), field)
 
 
-def check_normalised(
-    texts: Sequence[str], tokenizers: Iterable[Tokenizer], limits: ServerLimits, field: str = "source"
-) -> None:
-    """Count the characters and tokens of text after normalisation, which may turn one character into eighteen.
+def check_normalised(request: ModelRequest, tokenizers: Iterable[Tokenizer], limits: ServerLimits) -> None:
+    """Count the characters and tokens of a request after normalisation, which may turn one character into eighteen.
 
     Raises:
         ValueError: There are more than the limit of characters allows.
@@ -233,23 +268,30 @@ def check_normalised(
     for tokenizer in set(tokenizers):
         for unit, measure in (("characters after normalisation", tokenizer.normalise), ("tokens", tokenizer.encode)):
             # Plain ASCII does not grow, and has at most one token for each character.
-            count = sum(len(text) if text.isascii() else len(measure(text)) for text in texts)
+            count = sum(len(text) if text.isascii() else len(measure(text)) for text in request.texts())
             if count > limits.characters:
-                raise FieldError(
-                    f"there are {count} {unit}, and this server allows {limits.characters}; send several requests",
-                    field,
-                )
+                message = f"there are {count} {unit}, and this server allows {limits.characters}; {request.SHORTER}"
+                raise FieldError(message, request.LINES)
 
 
 def request_schema(kind: type[ModelRequest], limits: ServerLimits) -> dict[str, Any]:
     """Return the JSON schema of a request, with the limits of this server in it."""
     schema = kind.model_json_schema()
     assert "$defs" not in schema, "an inline schema of OpenAPI cannot refer to definitions"
+    add_limits(schema, limits)
+    return schema
+
+
+def add_limits(schema: dict[str, Any], limits: ServerLimits) -> None:
+    """Add the limits of this server to the JSON schema of a request."""
+    maxima = dict.fromkeys(("beam", "nbest", "mbr", "n"), limits.beam)
+    maxima |= dict.fromkeys(("max_tokens", "max_completion_tokens"), limits.tokens)
     for name, field in schema["properties"].items():
         for choice in field.get("anyOf", ()):
-            if name in ("source", "target", "text"):
-                is_list = choice["type"] == "array"
-                choice["maxItems" if is_list else "maxLength"] = limits.sentences if is_list else limits.characters
-            elif name in ("beam", "nbest", "mbr") and choice["type"] == "integer":
-                choice["maximum"] = limits.beam
-    return schema
+            kind = choice.get("type")
+            if name in ("source", "target", "text", "history") and kind == "string":
+                choice["maxLength"] = limits.characters
+            elif name in ("source", "target", "text") or choice.get("items", {}).get("type") == "array":
+                choice["maxItems"] = limits.sentences
+            elif kind == "integer" and name in maxima:
+                choice["maximum"] = maxima[name]

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from regard.engines import Engine as FastEngine
 from regard.nn.cost import count_parameters
-from regard.predict import Translation, Translator
+from regard.predict import Chatbot, Translation, Translator
 from regard.predict.scoring import ScoredTarget
 from regard.serve.languages import LanguagePair
 from regard.serve.predictor_service import PredictorService
@@ -160,10 +160,16 @@ class ModelDescription(BaseModel):
     """A model of this server."""
 
     name: str
-    route: Literal["translate", "classify", "tag", "fill"] = Field(description="The route that it answers.")
+    route: Literal["translate", "classify", "tag", "fill", "chat"] = Field(description="The route that it answers.")
     parameters: int
-    vocabulary: list[int] = Field(description="Size of each vocabulary of texts; of source and target in translation.")
-    longest: int | None = Field(None, description="Source tokens a translator was trained on; longer lines are split.")
+    vocabulary: list[int] = Field(
+        description="Size of each vocabulary of texts: source and target, or history and reply."
+    )
+    longest: int | None = Field(
+        None,
+        description="Source tokens a translator was trained on, longer lines are split; tokens of a history that a "
+        "chatbot reads.",
+    )
     device: str
     precision: str
     aligns: bool = Field(description="Whether the model has attention to read word alignments from.")
@@ -250,7 +256,7 @@ class StreamTranslation(BaseModel):
 
 
 class StreamError(ErrorResponse):
-    """An event of a stream: a line could not be translated, or without `line`, the whole request failed."""
+    """An event of a stream: a line has no translation or reply, or without `line`, the whole request failed."""
 
     line: int | None = None
 
@@ -320,10 +326,27 @@ def describe_predictor(service: PredictorService) -> dict[str, Any]:
     }
 
 
-def predictions_response(model: str, results: Sequence[Any]) -> dict[str, Any]:
-    """Build the response of `/classify`, `/tag` and `/fill`."""
+def describe_chatbot(name: str, chatbot: Chatbot) -> dict[str, Any]:
+    """Describe a chatbot, for the response of `/models`."""
+    engine = chatbot.engine
+    return {
+        "name": name,
+        "route": "chat",
+        "parameters": count_parameters(chatbot.model),
+        "vocabulary": [len(field.tokenizer) for field in (chatbot.history_field, chatbot.reply_field)],
+        "longest": chatbot.longest,
+        "device": str(chatbot.device),
+        "precision": engine.precision if isinstance(engine, FastEngine) else "float32",
+        "aligns": False,
+        "symbols": [],
+        "languages": [],
+    }
+
+
+def predictions_response(model: str, results: Sequence[Any], name: str = "results") -> dict[str, Any]:
+    """Build the response of `/classify`, `/tag`, `/fill` and `/chat`, which has a field of some name."""
     found = [{"fault": str(result)} if isinstance(result, ValueError) else result.to_json() for result in results]
-    return {"model": model, "results": found}
+    return {"model": model, name: found}
 
 
 def openai_model(description: dict[str, Any], created: int) -> dict[str, Any]:

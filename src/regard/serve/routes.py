@@ -8,9 +8,21 @@ from fastapi.responses import HTMLResponse, Response
 
 from regard.serve import responses
 from regard.serve.api_page import HEADERS, render_api_page
+from regard.serve.chat_responses import ChatResponse
+from regard.serve.errors import ERRORS
 from regard.serve.health import Health
 from regard.serve.metrics import CONTENT_TYPE, Metrics
-from regard.serve.openapi import OpenApiResponses, error_responses, request_body, stream_content
+from regard.serve.openai_chat import CompletionResponse
+from regard.serve.openapi import (
+    CHAT_EVENTS,
+    TRANSLATION_EVENTS,
+    OpenApiResponses,
+    error_responses,
+    event_stream_content,
+    request_body,
+    stream_content,
+)
+from regard.serve.request_context import OPENAI_PATH
 
 Handler = Callable[..., Awaitable[Response]]
 
@@ -27,8 +39,11 @@ _POST_ROUTES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "classify": ("prediction", responses.ClassifyResponse, request_body("ClassifyRequest")),
     "tag": ("prediction", responses.TagResponse, request_body("TagRequest")),
     "fill": ("prediction", responses.FillResponse, request_body("FillRequest")),
+    "chat": ("chat", ChatResponse, request_body("ChatRequest")),
 }
 """Tag, response and request of each route that reads a body."""
+_STREAMS = {"translate": stream_content(TRANSLATION_EVENTS), "chat": stream_content(CHAT_EVENTS)}
+"""What the streams of a route contain."""
 _MODEL_PARAMETER = {
     "name": "model",
     "in": "path",
@@ -43,8 +58,8 @@ def add_routes(app: FastAPI, handlers: Mapping[str, Handler]) -> None:
     for prefix, version in (("", ""), ("/v1", "v1_")):
         for name, (tag, schema, body) in _POST_ROUTES.items():
             documented: OpenApiResponses = {200: {"model": schema}, **error_responses()}
-            if name == "translate":
-                documented[200]["content"] = stream_content()
+            if name in _STREAMS:
+                documented[200]["content"] = _STREAMS[name]
             app.add_api_route(
                 f"{prefix}/{name}",
                 handlers[name],
@@ -56,6 +71,18 @@ def add_routes(app: FastAPI, handlers: Mapping[str, Handler]) -> None:
             )
         languages = list[responses.LibreTranslateLanguage]
         _add_get(app, f"{prefix}/languages", handlers["languages"], f"{version}languages", languages)
+    app.add_api_route(
+        OPENAI_PATH,
+        handlers["v1_chat_completions"],
+        methods=["POST"],
+        operation_id="v1_chat_completions",
+        tags=["chat"],
+        openapi_extra=request_body("CompletionRequest"),
+        responses={
+            200: {"model": CompletionResponse, "content": event_stream_content()},
+            **error_responses(*(status for status in ERRORS if status not in (405, 422)), openai=True),
+        },
+    )
     _add_get(app, "/models", handlers["models"], "models", responses.ModelsResponse, 401)
     _add_get(app, "/v1/models", handlers["v1_models"], "v1_models", responses.OpenAIModelsResponse, 401)
     app.add_api_route(

@@ -1,50 +1,68 @@
-"""A served model: its translator, queue and metrics, and the translation pipeline that its workers share.
+"""A served model whose outputs are searched for: its queue and metrics, and the search that its workers share.
 
-A line is translated in segments, one unless it is too long for the model. Segments of many clients share one beam
-search (continuous batching): they join it while it runs, and leave it when they are done.
+A job is searched for in segments: a reply in one, a line to translate in several if it is too long for the model.
+Segments of many clients share one search (continuous batching): they join it while it runs, and leave it when they are
+done.
 """
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence, Sized
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
 from threading import Lock
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
 from regard import decode
-from regard.decode import Hypothesis, IncrementalSearch, SearchOptions
+from regard.decode import Hypothesis, IncrementalSearch, SearchOptions, SentenceOptions
+from regard.engines import SteppableModel
 from regard.engines.engine import ModelEngine
-from regard.explore.questions import MAX_QUOTED
-from regard.predict import Translation, Translator
-from regard.predict.alignment import AttentionMatrix
-from regard.predict.engine import encoder_input
-from regard.predict.scoring import ScoredTarget, score_pairs
-from regard.predict.search import SearchResult, search_batch, search_segments
-from regard.predict.segments import SourceSegment
-from regard.predict.teacher_forcing import TokenPair
-from regard.predict.translation import WeightedHypotheses, assemble, with_weights
+from regard.nn.ragged import NestedRagged, Ragged
+from regard.predict import Chatbot, Translator
+from regard.predict.engine import run_search
+from regard.predict.search import SearchResult
 from regard.serve.metrics import Metrics
-from regard.serve.queue import JobQueue, PendingResponse, TranslationJob
+from regard.serve.queue import JobQueue, PendingResponse, QueuedJob, SearchJob
 
 PATIENCE = 2
 """Steps that a finished line waits for others to leave the search with it."""
-MAX_ATTENTION_CELLS = 1 << 18
-"""Attention weights per head that are computed in one forward pass."""
+REPLACEMENT_CHARACTER = "\ufffd"
+"""What a character decodes to while some of its bytes are missing."""
 
 
 class ServerFaultError(Exception):
     """A failure inside the server, not caused by the content of a request; reported with status 500."""
 
 
+class EncodedInput(Protocol):
+    """What is searched for at a time: token ids of an input, and the options of the search for its output."""
+
+    @property
+    def ids(self) -> Sized:
+        """The token ids."""
+
+    @property
+    def options(self) -> SentenceOptions:
+        """The options of the search."""
+
+
+@dataclass(frozen=True)
+class PartialOutput:
+    """New final tokens of a streamed job, and its text so far."""
+
+    pieces: tuple[str, ...]
+    text: str
+
+
 @dataclass(eq=False)
 class LineInProgress:
-    """A line that is being translated, with the state of each segment."""
+    """A job that is searched for, with the state of each segment."""
 
-    job: TranslationJob
-    segments: tuple[SourceSegment, ...]
+    job: SearchJob
+    segments: Sequence[EncodedInput]
     search: SearchOptions
     results: dict[int, SearchResult] = field(default_factory=dict)
     """Results of finished segments, by their number."""
@@ -67,6 +85,11 @@ class Segment(NamedTuple):
     at: int
 
     @property
+    def encoded(self) -> EncodedInput:
+        """Its token ids and options."""
+        return self.line.segments[self.at]
+
+    @property
     def response(self) -> PendingResponse:
         """The response that it belongs to."""
         return self.line.job.response
@@ -78,24 +101,18 @@ class Segment(NamedTuple):
 
     @property
     def cells(self) -> int:
-        """Source tokens times rows, which bounds the memory of its state."""
-        return self.rows * (len(self.line.segments[self.at].ids) + 1)
+        """Tokens times rows, which bounds the memory of its state."""
+        return self.line.job.cells_of(len(self.encoded.ids))
 
     @property
     def cost(self) -> float:
         """Rows times steps, estimated."""
-        longest = self.line.job.options.max_length
-        return self.cells if longest is None else min(self.cells, self.rows * (longest + 1))
+        return self.line.job.cost_of(self.cells)
 
     @property
     def completion_cost(self) -> int:
-        """What it costs to complete it after its search, in rows of a step.
-
-        Minimum Bayes risk compares all pairs of samples, which takes about as long as one row of a small model for
-        each. Alignments are computed for all positions at once.
-        """
-        options = self.line.job.options
-        return max(self.rows, self.rows**2 if options.mbr else 0, self.cells if options.alignments else 0)
+        """What it costs to complete it after its search, in rows of a step."""
+        return self.line.job.completion_cost(self.cells)
 
 
 BatchKey = tuple[bool, SearchOptions | int | None]
@@ -103,19 +120,46 @@ BatchKey = tuple[bool, SearchOptions | int | None]
 as much of the options as the engine needs to be equal."""
 
 
-@dataclass(eq=False)
-class ModelService:
-    """A model with its queue, its metrics, and the state that its workers share."""
+class SearchService(ABC):
+    """A model with its queue and metrics, and how its jobs become segments, and hypotheses of segments results."""
 
-    name: str
-    translator: Translator
-    queue: JobQueue
-    metrics: Metrics
-    model_lock: Lock = field(default_factory=Lock)
-    """Held while the activations of the model are recorded or changed, which one thread may do at a time."""
-    _mixing: dict[bool, tuple[bool, bool]] = field(default_factory=dict)
-    """Whether the engine, without and with a coverage penalty, can mix beam widths and take new sentences: the check of
-    a protocol is slow."""
+    route: ClassVar[str]
+    """The main route that it answers."""
+    fault: ClassVar[str]
+    """What to say about a job whose search fails."""
+
+    def __init__(self, name: str, queue: JobQueue, metrics: Metrics, device: torch.device) -> None:
+        """Serve a model on a device under a name."""
+        self.name, self.queue, self.metrics, self.device = name, queue, metrics, device
+        self.model_lock = Lock()
+        """Held while the activations of the model are recorded or changed, which one thread may do at a time."""
+        self._mixing: dict[bool, tuple[bool, bool]] = {}
+        """Whether the engine, without and with a coverage penalty, can mix beam widths and take new sentences: the
+        check of a protocol is slow."""
+
+    @abstractmethod
+    def engine_for(self, options: SearchOptions) -> SteppableModel:
+        """Return the engine of a search with these options."""
+
+    @abstractmethod
+    def prepare(self, job: QueuedJob) -> LineInProgress:
+        """Tokenise the input of a job; raise an exception if it cannot be searched for."""
+
+    @abstractmethod
+    def inputs(self, segments: Sequence[EncodedInput]) -> Ragged | NestedRagged:
+        """Return segments as the encoder reads them."""
+
+    @abstractmethod
+    def complete(self, segment: Segment, hypotheses: list[Hypothesis]) -> SearchResult:
+        """Return the result of a segment from its hypotheses."""
+
+    @abstractmethod
+    def assemble(self, line: LineInProgress) -> Any:
+        """Return the result of a line whose segments are all finished; raise the error of one that failed."""
+
+    @abstractmethod
+    def partial(self, line: LineInProgress, tokens: Sequence[int]) -> PartialOutput:
+        """Return the tokens that were not sent to the client yet, and the text of all these final ones."""
 
     def batch_key(self, segment: Segment) -> BatchKey:
         """Return the key by which segments are batched: lines with any options share the steps of one search.
@@ -126,80 +170,29 @@ class ModelService:
         options = segment.line.search
         covers = options.coverage_penalty > 0
         if covers not in self._mixing:
-            engine = self.translator.engine_for(options)
+            engine = self.engine_for(options)
             self._mixing[covers] = isinstance(engine, decode.MixedStepper), isinstance(engine, decode.JoinableStepper)
         mixes_rows, is_joinable = self._mixing[covers]
         if mixes_rows:
             return covers, None
         return covers, options.rows if is_joinable else options
 
-    def search(self, segments: Sequence[SourceSegment], options: SearchOptions) -> list[list[Hypothesis]]:
+    def search(self, segments: Sequence[EncodedInput], options: SearchOptions) -> list[list[Hypothesis]]:
         """Search for some segments apart from all others."""
+        sentences = [segment.options for segment in segments]
         with self.model_lock if options.coverage_penalty else nullcontext():
-            return search_batch(self.translator.engine_for(options), segments, options, self.translator.device)
-
-    def complete(self, segment: Segment, hypotheses: list[Hypothesis]) -> SearchResult:
-        """Return the result of a segment from its hypotheses.
-
-        Searches again if the hypotheses contain a phrase to avoid, and picks among samples by minimum Bayes risk.
-        """
-        line, at = segment
-        options, first = line.job.options, [hypotheses]
-
-        def search(segments: Sequence[SourceSegment]) -> list[list[Hypothesis]]:
-            return [first.pop()] if first else self.search(segments, line.search)
-
-        (result,) = search_segments([line.segments[at]], options, self.translator.tokenizers["target"], search)
-        return result
-
-    def assemble(self, line: LineInProgress) -> Translation:
-        """Return the translation of a line whose segments are all finished; raise the error of one that failed."""
-        results = [line.results[at] for at in range(len(line.segments))]
-        weights_of = self._attention_weights if line.job.options.alignments else None
-        parts: list[tuple[SourceSegment, WeightedHypotheses]] = []
-        for segment, ranked in zip(line.segments, with_weights(line.segments, results, weights_of), strict=True):
-            if isinstance(ranked, Exception):
-                raise ranked
-            parts.append((segment, ranked))
-        return assemble(line.job.request.line, parts, self.translator.tokenizers)
-
-    def _attention_weights(self, pairs: Sequence[TokenPair]) -> list[AttentionMatrix]:
-        """Return the attention weights of pairs, in small batches, so that others may use the model in between."""
-        weights: list[AttentionMatrix] = []
-        for batch in _batches(pairs):
-            with self.model_lock:
-                weights += self.translator.attention_weights(batch)
-        return weights
-
-    def score_pairs(self, pairs: Sequence[tuple[str, str]], alignments: bool) -> list[ScoredTarget]:
-        """Score given sentence pairs by teacher forcing, with word alignments if asked for.
-
-        Raises:
-            ValueError: A sentence is much longer than the model was trained on. Memory grows with the square of it.
-        """
-        translator, tokenizers = self.translator, self.translator.tokenizers
-        sides = ((tokenizers["source"], translator.longest), (tokenizers["target"], 2 * translator.longest))
-        for pair in pairs:
-            for line, (tokenizer, limit) in zip(pair, sides, strict=True):
-                if (count := len(tokenizer.encode(line))) > limit:
-                    quoted = repr(line[:MAX_QUOTED])[1:-1][:MAX_QUOTED]  # control characters become longer
-                    raise ValueError(f"'{quoted}…' has {count} tokens, and at most {limit} are allowed; shorten it")
-        scored: list[ScoredTarget] = []
-        for pair in pairs:
-            with self.model_lock:
-                scored += score_pairs(translator, [pair], alignments)
-        return scored
+            return run_search(self.engine_for(options), self.inputs(segments), sentences, options)
 
 
 class SearchBatch:
     """Segments of any clients, with any options, in one running search."""
 
-    def __init__(self, service: ModelService, key: BatchKey, options: SearchOptions) -> None:
+    def __init__(self, service: SearchService, key: BatchKey, options: SearchOptions) -> None:
         """Start a search without segments, for segments with this key; one of them has these options."""
-        self.key, self.device = key, service.translator.device
-        self.engine: Any = service.translator.engine_for(options)
+        self.key, self.service = key, service
+        self.engine: Any = service.engine_for(options)
         self.lock = service.model_lock if options.coverage_penalty else nullcontext()
-        self.search: IncrementalSearch[Any] = IncrementalSearch(self.engine, options, self.device)
+        self.search: IncrementalSearch[Any] = IncrementalSearch(self.engine, options, service.device)
         self.segments: dict[int, Segment] = {}
         """Segments by the number that the search gave them."""
         self.first_token_seconds = service.metrics.first_token_seconds.labels(service.name)
@@ -221,11 +214,10 @@ class SearchBatch:
         numbers = enumerate(chain.from_iterable(by_rows.values()), self.search.added)
         self.segments |= dict(numbers)
         for rows, some in by_rows.items():
-            added = [line.segments[at] for line, at in some]
-            source = encoder_input([segment.ids for segment in added], self.device)
+            added = [segment.encoded for segment in some]
             with torch.inference_mode():
-                state = self.engine.start(source, rows)
-            self.search.add(state, [segment.options for segment in added], [segment.line.search for segment in some])
+                state = self.engine.start(self.service.inputs(added), rows)
+            self.search.add(state, [encoded.options for encoded in added], [segment.line.search for segment in some])
 
     def advance(self) -> list[tuple[Segment, list[Hypothesis]]]:
         """Run one step of the search, and return the segments it finishes with their hypotheses."""
@@ -247,22 +239,8 @@ class SearchBatch:
         return [(self.segments.pop(number), hypotheses) for number, hypotheses in self.search.leave(PATIENCE)]
 
 
-def worker_count(translator: Translator) -> int:
+def worker_count(predictor: Translator | Chatbot) -> int:
     """Return the number of workers for a model: one if the engine is the model itself, whose taps others may use."""
-    engine = translator.engine
-    own = isinstance(engine, ModelEngine) and engine.model is translator.model
-    return 1 if own or engine is translator.model else translator.workers
-
-
-def _batches(pairs: Sequence[TokenPair]) -> list[list[TokenPair]]:
-    """Split pairs, in order, into batches of at most `MAX_ATTENTION_CELLS` attention weights per head."""
-    batches: list[list[TokenPair]] = []
-    cells = MAX_ATTENTION_CELLS
-    for pair in pairs:
-        size = (len(pair[0]) + 1) * (len(pair[1]) + 1)
-        cells += size
-        if cells > MAX_ATTENTION_CELLS:
-            batches.append([])
-            cells = size
-        batches[-1].append(pair)
-    return batches
+    engine = predictor.engine
+    own = isinstance(engine, ModelEngine) and engine.model is predictor.model
+    return 1 if own or engine is predictor.model else predictor.workers

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Sequence
 
-from regard.predict import MaskFiller, TextClassifier, Translator, WordTagger
+from regard.predict import Chatbot, MaskFiller, TextClassifier, Translator, WordTagger
+from regard.serve.chat_service import ChatService
 from regard.serve.metrics import Metrics
 from regard.serve.predictor_service import Prediction, PredictorService
 from regard.serve.queue import JobQueue
-from regard.serve.service import ModelService, worker_count
+from regard.serve.service import worker_count
 from regard.serve.settings import ServerLimits
+from regard.serve.translator_service import TranslatorService
 
-Service = ModelService | PredictorService
-Predictor = Translator | TextClassifier | WordTagger | MaskFiller
+Service = TranslatorService | ChatService | PredictorService
+Predictor = Translator | Chatbot | TextClassifier | WordTagger | MaskFiller
 """A predictor that the server has a route for."""
 
 
@@ -20,8 +22,11 @@ def make_service(name: str, predictor: Predictor, limits: ServerLimits, metrics:
     Raises:
         ValueError: No route serves what it predicts.
     """
-    if isinstance(predictor, Translator):
-        return ModelService(name, predictor, JobQueue(limits.waiting, worker_count(predictor)), metrics)
+    if isinstance(predictor, Translator | Chatbot):
+        queue = JobQueue(limits.waiting, worker_count(predictor))
+        if isinstance(predictor, Chatbot):
+            return ChatService(name, predictor, queue, metrics)
+        return TranslatorService(name, predictor, queue, metrics)
     route: str
     predict: Callable[..., Sequence[Prediction]]
     match predictor:
@@ -34,12 +39,7 @@ def make_service(name: str, predictor: Predictor, limits: ServerLimits, metrics:
         case _:
             raise ValueError(
                 f"{name} is a {type(predictor).__name__}, which the server has no route for; serve a run with task = "
-                "'translation', 'classification' or 'tagging', or a masked language model"
+                "'translation', 'chat', 'classification' or 'tagging', or a masked language model"
             )
     queue = JobQueue(limits.waiting, workers=1)
     return PredictorService(name, route, predict, tokenizer, predictor.model, predictor.precision, queue, metrics)
-
-
-def route_of(service: Service) -> str:
-    """Return the main route that a model answers."""
-    return "translate" if isinstance(service, ModelService) else service.route

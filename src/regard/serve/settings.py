@@ -17,6 +17,8 @@ class ServerLimits:
     """Lines, or sentence pairs, per request."""
     beam: int = 32
     """Beam width, n-best size or number of samples per line."""
+    tokens: int = 1000
+    """Maximum length that a request may ask for in a reply of a chatbot."""
     seconds: float = 30.0
     """Time limit of a request, from its last byte to the response."""
     waiting: int = 2048

@@ -10,7 +10,6 @@ import logging
 import os
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from threading import Thread
 from time import monotonic
 
@@ -19,32 +18,21 @@ import torch
 from regard.decode import Hypothesis
 from regard.engines.thread_sharing import single_threaded
 from regard.predict import Translation
-from regard.predict.segments import make_segments
-from regard.predict.translation import empty_translation
-from regard.serve.queue import FunctionJob, QueuedJob, TranslationJob
+from regard.serve.chat_service import ServedReply
+from regard.serve.queue import FunctionJob, QueuedJob
 from regard.serve.scheduling import MAX_ROWS, SchedulingClass, StepShares
-from regard.serve.service import LineInProgress, ModelService, SearchBatch, Segment, ServerFaultError
+from regard.serve.service import LineInProgress, SearchBatch, SearchService, Segment, ServerFaultError
 
 log = logging.getLogger(__name__)
 DEBUG = bool(os.environ.get("REGARD_DEBUG"))
 
 MAX_JOBS_PER_TAKE = 64
-REPLACEMENT_CHARACTER = "\ufffd"
-"""What a character decodes to while some of its bytes are missing."""
-
-
-@dataclass(frozen=True)
-class PartialTranslation:
-    """New final tokens of a streamed line, and its text so far."""
-
-    pieces: tuple[str, ...]
-    text: str
 
 
 class Worker(Thread):
     """One of the worker threads of a model."""
 
-    def __init__(self, service: ModelService, number: int, threads: int = 1) -> None:
+    def __init__(self, service: SearchService, number: int, threads: int = 1) -> None:
         """Create a worker that runs from `start` until its queue is closed and empty.
 
         Args:
@@ -54,7 +42,7 @@ class Worker(Thread):
         """
         super().__init__(name=f"regard-{service.name}-{number}", daemon=True)
         self.number, self.threads = number, threads
-        self.service, self.queue, self.translator = service, service.queue, service.translator
+        self.service, self.queue = service, service.queue
         self.busy_since: float | None = None
         """Start time of the current step; None while the worker waits for jobs."""
         self._reset()
@@ -110,27 +98,23 @@ class Worker(Thread):
         return self.wide if job.is_wide else self.narrow
 
     def _prepare(self, job: QueuedJob) -> None:
-        """Tokenise a line and split it into segments; set a function aside."""
+        """Let the service tokenise a line and split it into segments; set a function aside."""
         if job.response.closed:
             return
         if isinstance(job, FunctionJob):
             self.functions.append(job)
             return
-        assert isinstance(job, TranslationJob), "handlers put nothing else into this queue"
         try:
-            segments = make_segments(job.request, self.translator.tokenizers, job.options, self.translator.longest)
-            search = self.translator.search_options(job.options)
-            self.translator.engine_for(search)
-            for segment in segments:
-                search.check(segment.options)
+            line = self.service.prepare(job)
+            for encoded in line.segments:
+                line.search.check(encoded.options)
         except Exception as error:
             self._finish(job, error)
             return
-        line = LineInProgress(job, segments, search)
-        for at in range(len(segments)):
+        for at in range(len(line.segments)):
             self._class_of(job).ready.push(Segment(line, at))
-        if not segments:
-            self._finish(job, empty_translation(job.request.line))
+        if not line.segments:
+            self._finish(job, self.service.assemble(line))
 
     def _call_function(self) -> None:
         """Call one function; not more, because lines in progress wait meanwhile."""
@@ -182,14 +166,14 @@ class Worker(Thread):
         self.service.metrics.faults.labels(self.service.name).inc()
         segments, batch.segments = list(batch.segments.values()), {}
         for segment in segments:
-            line, at = segment
+            line = segment.line
             if line.job.response.closed:
                 continue
             try:
-                (hypotheses,) = self.service.search([line.segments[at]], line.search)
+                (hypotheses,) = self.service.search([segment.encoded], line.search)
             except Exception as error:
-                log.warning("a line could not be translated: %s: %s", type(error).__name__, error)
-                self._finish(line.job, ServerFaultError("this line could not be translated"))
+                log.warning("%s: %s: %s", self.service.fault, type(error).__name__, error)
+                self._finish(line.job, ServerFaultError(self.service.fault))
             else:
                 self._complete([(segment, hypotheses)])
 
@@ -211,11 +195,9 @@ class Worker(Thread):
         """Deliver the tokens that have become final since the last time."""
         tokens = line.settled_tokens()
         if len(tokens) > line.streamed:
-            target = self.translator.tokenizers["target"]
-            pieces = tuple(target.piece(token) for token in tokens[line.streamed :])
+            partial = self.service.partial(line, tokens)
             line.streamed = len(tokens)
-            text = target.decode(tokens).rstrip(REPLACEMENT_CHARACTER)
-            line.job.response.deliver(line.job.index, PartialTranslation(pieces, text))
+            line.job.response.deliver(line.job.index, partial)
 
     def _finish(self, job: QueuedJob, result: object) -> None:
         """Remove a job, and deliver its result unless that is None."""
@@ -225,13 +207,13 @@ class Worker(Thread):
         self.queue.mark_done(1)
         metrics, name = self.service.metrics, self.service.name
         metrics.sentences.labels(name).inc()
-        if isinstance(result, Translation):
+        if isinstance(result, Translation | ServedReply):
             metrics.tokens.labels(name).inc(len(result.tokens))
         if result is not None:
             job.response.deliver(job.index, result)
 
 
-def start_workers(service: ModelService) -> list[Worker]:
+def start_workers(service: SearchService) -> list[Worker]:
     """Start the workers of a model.
 
     Only the first worker shares the steps of single lines with other threads, and the queue leaves single lines to it:
