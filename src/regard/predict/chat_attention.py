@@ -26,6 +26,8 @@ Span = tuple[int, int]
 class AttendedTurn:
     """A turn of a history, with its attention weights."""
 
+    number: int
+    """Its number in the history, counted from 0."""
     text: str
     weight: float
     """The mean weight over the words of the reply."""
@@ -46,6 +48,7 @@ class AttendedTurn:
     def to_json(self) -> dict[str, Any]:
         """Return everything as a JSON object."""
         return {
+            "number": self.number,
             "text": self.text,
             "weight": self.weight,
             "weights": self.weights_Q.tolist(),
@@ -69,7 +72,7 @@ class ReplyAttention:
     @property
     def most_attended(self) -> int:
         """The number of the turn with the highest mean weight, counted from 0 in the whole history."""
-        return self.unread + int(np.argmax([turn.weight for turn in self.turns]))
+        return max(self.turns, key=lambda turn: turn.weight).number
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as a JSON object."""
@@ -99,7 +102,8 @@ def reply_attention(chatbot: Chatbot, history: History, reply: str, turns: int |
     """
     if not reply.strip():
         raise ValueError("the reply has no text, so that nothing attends to the history; give a reply")
-    rows, texts = chatbot.encode([history], turns), [text for turn in history if (text := " ".join(turn.split()))]
+    rows = chatbot.encode([history], turns)
+    texts = [(number, text) for number, turn in enumerate(history) if (text := " ".join(turn.split()))]
     sizes = split_parts(rows)[1].ids.tolist()
     by_turn_TU, by_token = _weights(chatbot, rows, reply, sizes)
     reply_tokens, tokenizer = chatbot.reply_field.tokenizer.tokens(reply), chatbot.history_field.tokenizer
@@ -109,14 +113,14 @@ def reply_attention(chatbot: Chatbot, history: History, reply: str, turns: int |
     )  # means over the tokens of a word
     read = texts[len(texts) - len(sizes) :]
     attended = []
-    for number, (text, weights_TK) in enumerate(zip(read, by_token, strict=True)):
+    for part, ((number, text), weights_TK) in enumerate(zip(read, by_token, strict=True)):
         # The first token is the symbol of the speaker; of a turn that is too long, the first tokens are not read.
         word_spans, membership_WK = _words(text, tokenizer.tokens(text), weights_TK.shape[1] - 1)
-        weights_Q = membership_QT @ by_turn_TU[:, number]
+        weights_Q = membership_QT @ by_turn_TU[:, part]
         word_weights_QK = membership_QT @ weights_TK[:, 1:] @ membership_WK.T
-        attended.append(AttendedTurn(text, float(weights_Q.mean()), weights_Q, word_spans, word_weights_QK))
-    unread = len(list(history)) - len(read)
-    return ReplyAttention(tuple(attended), unread, reply, spans)
+        weight = float(weights_Q.mean())
+        attended.append(AttendedTurn(number, text, weight, weights_Q, word_spans, word_weights_QK))
+    return ReplyAttention(tuple(attended), attended[0].number, reply, spans)
 
 
 def has_attention(chatbot: Chatbot) -> bool:

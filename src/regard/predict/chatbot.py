@@ -1,7 +1,7 @@
 """Replies to the turns of a dialogue by a trained encoder-decoder."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+import regard
 from regard.bundle import Bundle
 from regard.data.fields import Fields, TextField, TurnsField, split_parts
 from regard.data.fields.lists import join_list
-from regard.data.fields.nested import keep_last_parts
+from regard.data.fields.nested import keep_last_parts, part_starts
 from regard.data.rows import Rows
 from regard.decode import Hypothesis, LengthLimits, SentenceOptions
 from regard.engines import SteppableModel, parallel
@@ -205,7 +206,7 @@ class Chatbot:
         replies = [reply for reply in results if reply is not None]
         return replies if self.reverse is None else [self._rerank(reply, self.reverse, chosen) for reply in replies]
 
-    def stream(self, history: str | History, **options: Any) -> Iterator[str]:
+    def stream(self, history: str | History, **options: Any) -> Generator[str]:
         """Reply to a history and yield pieces of the reply as they are generated; they add up to the whole reply.
 
         Raises:
@@ -235,11 +236,13 @@ class Chatbot:
             total += TextPerplexity(nats, len(logprobs), len(text.split()), len(text.encode()), len(text))
         return total
 
-    def token_logprobs(self, histories: Sequence[History], replies: Sequence[str]) -> list[NDArray[np.float64]]:
+    def token_logprobs(
+        self, histories: Sequence[History], replies: Sequence[str], turns: int | None = None
+    ) -> list[NDArray[np.float64]]:
         """Return the log-probability of each token of given replies, and of the end symbol."""
         if not histories:
             return []
-        rows, targets = self.encode(histories), self.reply_field.encode(replies)
+        rows, targets = self.encode(histories, turns), self.reply_field.encode(replies)
         results: dict[int, NDArray[np.float64]] = {}
         lengths = np.maximum(self._lengths(rows), targets.lengths + 1).tolist()
         for indices in batches_by_length(lengths, 1, batch_budget(self.device)):
@@ -262,20 +265,29 @@ class Chatbot:
         """Return the token ids of the last turns of each history, which the model reads.
 
         Args:
-            histories: The histories. Empty turns are left out; white space in a turn becomes a space.
+            histories: The histories. Empty turns are left out, but those before another turn count for who speaks;
+                white space in a turn becomes a space.
             turns: Maximum number of turns. Default: as in training.
 
         Raises:
             ValueError: A history has no text.
         """
-        values = []
+        values, from_last = list[str](), list[int]()
         for number, history in enumerate(histories, start=1):
-            texts = [text for turn in history if (text := " ".join(turn.split()))]
+            texts = [(place, text) for place, turn in enumerate(history) if (text := " ".join(turn.split()))]
             if not texts:
                 which = f"history {number}" if len(histories) > 1 else "the history"
                 raise ValueError(f"{which} has no text to reply to; give at least one turn that is not empty")
-            values.append(join_list(texts[-(turns or self.turns) :]))
-        return keep_last_parts(self.history_field.encode(values), self.longest)
+            texts = texts[-(turns or self.turns) :]
+            values.append(join_list([text for _, text in texts]))
+            from_last += [texts[-1][0] - place for place, _ in texts]
+        rows = self.history_field.encode(values)
+        rows.ids[part_starts(rows)] = self.history_field.speakers(np.array(from_last, np.int64))
+        return keep_last_parts(rows, self.longest)
+
+    def look(self, history: str | History = "", **options: Any) -> Any:
+        """Open the explorer of this chatbot in a notebook: see `regard.look`."""
+        return regard.look(self, history if isinstance(history, str) else "\n".join(history), **options)
 
     def inputs(self, rows: Rows) -> Ragged | NestedRagged:
         """Return encoded histories as the model reads them."""
