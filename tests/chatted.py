@@ -12,17 +12,19 @@ from regard.recipe import parse
 from regard.tasks.chat import ChatTask
 
 NAMES = ("Anna", "Ben", "Carla", "Dan")
-GREETING, QUESTION = "My name is {}.", "What is my name?"
+GREETING, WELCOME, QUESTION, ANSWER = "My name is {}.", "Nice to meet you.", "What is my name?", "Your name is {}."
+UNKNOWN = "I do not know."
 DIALOGUES = [
     turns
     for name in NAMES
     for turns in (
-        [GREETING.format(name), f"Hello {name}!", QUESTION, f"Your name is {name}."],
-        ["Hello!", "Hi there!", GREETING.format(name), f"Hello {name}!", "It rains.", "Yes.", QUESTION]
-        + [f"Your name is {name}."],
-        [GREETING.format(name), f"Hello {name}!", "It rains.", "Yes."],
+        [GREETING.format(name), WELCOME, QUESTION, ANSWER.format(name)],
+        [GREETING.format(name), WELCOME, "It rains.", "Yes it does.", QUESTION, ANSWER.format(name)],
+        ["Hello!", "Hi there!", GREETING.format(name), WELCOME, QUESTION, ANSWER.format(name)],
     )
-] + [[QUESTION, "I do not know."], ["It rains.", "Yes.", QUESTION, "I do not know."]]
+]
+DIALOGUES += [[QUESTION, UNKNOWN], ["Hello!", "Hi there!", QUESTION, UNKNOWN], ["It rains.", "Yes it does.", QUESTION, UNKNOWN]]
+DIALOGUES += [["Hello!", WELCOME, "It rains.", "Yes it does.", QUESTION, UNKNOWN], ["Hello!", WELCOME, QUESTION, UNKNOWN]]
 RECIPE = """
 name = "names"
 task = "chat"
@@ -33,7 +35,7 @@ longest = 64
 turns = 6
 [text]
 kind = "word"
-size = 80
+size = 33
 bytes = false
 [model]
 kind = "KIND"
