@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 from regard.explore import figures
 from regard.explore.adapters import Predictor
 from regard.explore.figure_data import FigureOptions
-from regard.explore.figures import document_figure
+from regard.explore.figures import dialogue_figure, document_figure
 from regard.plot import confusion, words
 from regard.plot.style import ColourScale
 from regard.predict import (
+    Chatbot,
     MaskFiller,
     TaggedSentence,
     TextClassifier,
@@ -31,8 +32,8 @@ from regard.train.report.log import LOG, read_log
 
 
 def figure(
-    model: Predictor | TextClassifier | WordTagger | MaskFiller | str | Path,
-    text: str = "",
+    model: Predictor | TextClassifier | WordTagger | MaskFiller | Chatbot | str | Path,
+    text: str | Sequence[str] = "",
     kind: str = "alignment",
     **options: Any,
 ) -> Figure:
@@ -40,8 +41,9 @@ def figure(
 
     Args:
         model: What `regard.load` returns, or the folder of a run. Curves are drawn from the log in the folder.
-        text: The source sentence of a translator, the prompt of a language model, or the text to classify or tag.
-        kind: alignment, lines, heads, positions, beam, document, surprisal, tags or curves.
+        text: The source sentence of a translator, the prompt of a language model, the text to classify or tag, or the
+            turns of a conversation.
+        kind: alignment, lines, heads, positions, beam, document, dialogue, surprisal, tags or curves.
         options: Fields of `regard.explore.figure_data.FigureOptions`, such as `layer=1, heads=[0], words=False`.
 
     Example:
@@ -50,6 +52,10 @@ def figure(
     figures.check_kind(kind, KINDS)
     if kind != "curves":
         predictor = load(model) if isinstance(model, str | Path) else model
+        if kind == "dialogue":
+            return _dialogue(predictor, text, options)
+        if not isinstance(text, str):
+            raise ValueError(f"a figure of kind {kind} shows one text; give it as a string instead of a list")
         if kind in TEXT_KINDS:
             return TEXT_KINDS[kind](predictor, text, FigureOptions().updated(**options))
         return figures.figure(check_predictor(predictor, kind), text, kind, **options)
@@ -67,6 +73,7 @@ def check_predictor(predictor: Any, kind: str) -> Predictor:
         (TextClassifier, "a classifier", "document"),
         (WordTagger, "a tagger", "tags"),
         (MaskFiller, "a masked language model", "surprisal"),
+        (Chatbot, "a chatbot", "dialogue"),
     ):
         if isinstance(predictor, predictors):
             raise ValueError(f"{name} has no figure of kind {kind}; draw one of kind {own} or curves")
@@ -169,6 +176,13 @@ def _document(predictor: object, text: str, options: FigureOptions) -> Figure:
     return document_figure(predictor(text, attention=True), title=options.title, scale=options.scale)
 
 
+def _dialogue(predictor: object, turns: str | Sequence[str], options: Mapping[str, Any]) -> Figure:
+    """Reply to a conversation and draw it."""
+    if not isinstance(predictor, Chatbot):
+        raise ValueError("a figure of kind dialogue shows what a reply attends to; give a run with task = 'chat'")
+    return dialogue_figure(predictor, turns, **options)
+
+
 def _surprisal(predictor: object, text: str, options: FigureOptions) -> Figure:
     """Score a text and draw it."""
     if not isinstance(predictor, TextGenerator | MaskFiller):
@@ -192,4 +206,4 @@ TEXT_KINDS: Mapping[str, Callable[[object, str, FigureOptions], Figure]] = {
     "tags": _tags,
 }
 """Figures of a text, by name."""
-KINDS = (*figures.KINDS, *TEXT_KINDS, "curves")
+KINDS = (*figures.KINDS, *TEXT_KINDS, "dialogue", "curves")

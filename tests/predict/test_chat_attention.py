@@ -38,13 +38,13 @@ def check(seen: ReplyAttention, history: list[str]) -> None:
     np.testing.assert_allclose(total_Q, np.ones(len(seen.words)))
     assert sum(turn.weight for turn in seen.turns) == pytest.approx(1)
     for turn in seen.turns:
-        assert turn.text == " ".join(history[turn.index].split()) != ""
+        assert turn.text == " ".join(history[turn.number].split()) != ""
         assert turn.word_weights_QK.shape == (len(seen.words), len(turn.words))
         assert (turn.word_weights_QK.sum(1) <= turn.weights_Q + 1e-9).all()
         assert (turn.word_weights_QK >= 0).all()
         assert turn.weight == pytest.approx(turn.weights_Q.mean())
-    assert seen.unread == seen.turns[0].index
-    assert seen.turns[[turn.index for turn in seen.turns].index(seen.most_attended)].weight == max(
+    assert seen.unread == seen.turns[0].number
+    assert seen.turns[[turn.number for turn in seen.turns].index(seen.most_attended)].weight == max(
         turn.weight for turn in seen.turns
     )
 
@@ -102,11 +102,11 @@ def test_turns_beyond_the_limits_are_unread_and_empty_ones_keep_their_numbers(
 ) -> None:
     history = ["", "How are you?", "Fine.", "", *ASKED, " "]
     seen = reply_attention(chatbot, history, REPLY, turns=4)
-    assert ([turn.index for turn in seen.turns], seen.unread) == ([2, 4, 5, 6], 2)
+    assert ([turn.number for turn in seen.turns], seen.unread) == ([2, 4, 5, 6], 2)
     check(seen, history)
     size = len(chatbot.encode([ASKED[-2:]]).ids)
     seen = reply_attention(with_longest(chat_bundle, size), ASKED, REPLY)
-    assert ([turn.index for turn in seen.turns], seen.unread) == ([1, 2], 1)
+    assert ([turn.number for turn in seen.turns], seen.unread) == ([1, 2], 1)
 
 
 def test_of_a_last_turn_that_is_too_long_the_last_words_are_attended_to(chat_bundle: Bundle) -> None:
@@ -153,7 +153,7 @@ def test_json_has_a_mean_weight_for_each_word(chatbot: Chatbot) -> None:
     table = reply_attention(chatbot, ASKED, REPLY).to_json()
     assert table.keys() == {"turns", "unread", "reply", "words"}
     first = table["turns"][0]
-    assert first.keys() == {"index", "text", "weight", "weights", "words", "word_weights"}
+    assert first.keys() == {"number", "text", "weight", "weights", "words", "word_weights"}
     means = np.array(first["word_weights"]).mean(0)
     assert first["words"] == [[*span, pytest.approx(mean)] for span, mean in zip(words(ASKED[0]), means, strict=True)]
 

@@ -11,7 +11,7 @@ const SAVE_AFTER_MS = 300
 /** Return the initial state: the widget's `state`, completed by its `text` and `model`. */
 function initialState(kernel: Kernel): string {
   const values = new URLSearchParams(String(kernel.get('state') ?? '').replace(/^#/, ''))
-  for (const [name, trait] of [['source', 'text'], ['text', 'text'], ['model', 'model']] as const) {
+  for (const [name, trait] of [['source', 'text'], ['text', 'text'], ['history', 'text'], ['model', 'model']] as const) {
     const value = kernel.get(trait)
     if (typeof value === 'string' && value && !values.has(name)) values.set(name, value)
   }

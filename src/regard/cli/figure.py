@@ -8,19 +8,26 @@ import typer
 from regard.cli.flags import Device, Run
 
 _CONTENT, _STYLE = "Content", "Style"
+_DIALOGUE_OPTIONS = ("target", "beam", "turns", "title", "scale")
 
 Text = Annotated[
-    str,
-    typer.Argument(metavar="TEXT", help="Sentence, prompt, text or document; positions and curves do not need one."),
+    list[str] | None,
+    typer.Argument(
+        metavar="TEXT",
+        help="Sentence, prompt, text or document, or each turn of a conversation; positions and curves need none.",
+    ),
 ]
 Out = Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Output file: .pdf, .svg or .png.")]
 Kind = Annotated[
-    str, typer.Option(help="alignment, lines, heads, positions, beam, document, surprisal, tags or curves.")
+    str, typer.Option(help="alignment, lines, heads, positions, beam, document, dialogue, surprisal, tags or curves.")
 ]
 Target = Annotated[
     str | None,
     typer.Option(
-        help="Translation or continuation to draw. Default: the one the model generates.", rich_help_panel=_CONTENT
+        "--target",
+        "--reply",
+        help="Translation, continuation or reply to draw. Default: the one the model generates.",
+        rich_help_panel=_CONTENT,
     ),
 ]
 Beam = Annotated[
@@ -54,13 +61,19 @@ Threshold = Annotated[
     float, typer.Option(min=0, max=1, help="Smallest weight that is drawn as a line.", rich_help_panel=_STYLE)
 ]
 Count = Annotated[int, typer.Option(min=1, max=4096, help="Number of positions.", rich_help_panel=_CONTENT)]
+Turns = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Number of turns that a chatbot reads. Default: as in training.", rich_help_panel=_CONTENT
+    ),
+]
 Title = Annotated[str, typer.Option(help="Title of the figure.", rich_help_panel=_STYLE)]
 Dpi = Annotated[int, typer.Option(min=20, max=2400, help="Resolution of a PNG.", rich_help_panel=_STYLE)]
 
 
 def figure(
     run: Run,
-    text: Text = "",
+    text: Text = None,
     out: Out = "figure.pdf",
     kind: Kind = "alignment",
     target: Target = None,
@@ -74,11 +87,12 @@ def figure(
     scale: Scale = "linear",
     threshold: Threshold = 0.1,
     count: Count = 64,
+    turns: Turns = None,
     title: Title = "",
     dpi: Dpi = 200,
     device: Device = "auto",
 ) -> None:
-    """Draw attention weights, a beam search tree, surprisals, tags, position encodings or learning curves.
+    """Draw attention weights, a beam search tree, a conversation, surprisals, tags, positions or learning curves.
 
     \b
     regard figure runs/phrasebook "I can go alone" -o alignment.pdf
@@ -91,20 +105,23 @@ def figure(
     regard figure runs/shakespeare "To be, or not to be" --kind surprisal -o surprisal.pdf
     regard figure runs/tags "Der Hund ist alt" --kind tags -o tags.pdf
     regard figure runs/documents "The soup was good. It rained." --kind document -o document.pdf
+    regard figure runs/chat "I am Anna." "Hi Anna." "Who am I?" --kind dialogue -o dialogue.pdf
 
     Layers and heads count from 1, as in the figures.
     """
     options: dict[str, Any] = {"target": target, "beam": beam, "part": part, "aggregate": aggregate, "words": words}
     options |= {"layer": None if layer is None else layer - 1, "heads": _head_indices(heads)}
     options |= {"specials": not hide_special, "scale": scale, "threshold": threshold, "count": count, "title": title}
-    _check(text, kind, out)
+    options["turns"] = turns
+    texts = text or []
+    _check(texts, kind, out)
     from regard.plot import save
 
-    save(_draw(run, text, kind, device, options), Path(out), dpi=dpi)
+    save(_draw(run, texts, kind, device, options), Path(out), dpi=dpi)
     typer.echo(out)
 
 
-def _draw(run: str, text: str, kind: str, device: str, options: dict[str, Any]) -> Any:
+def _draw(run: str, texts: list[str], kind: str, device: str, options: dict[str, Any]) -> Any:
     """Return the figure. Layers and heads are checked first, so that an error counts them from 1 as the user does."""
     from regard.drawing import TEXT_KINDS, check_predictor
     from regard.drawing import figure as draw
@@ -116,6 +133,9 @@ def _draw(run: str, text: str, kind: str, device: str, options: dict[str, Any]) 
     if kind == "curves":
         return draw(run, kind=kind, title=options["title"])
     predictor = load(run, device)
+    if kind == "dialogue":
+        return draw(predictor, texts, kind, **{name: options[name] for name in _DIALOGUE_OPTIONS})
+    text = texts[0] if texts else ""
     if kind in TEXT_KINDS:
         return draw(predictor, text, kind, title=options["title"], scale=options["scale"])
     check_predictor(predictor, kind)
@@ -128,7 +148,7 @@ def _draw(run: str, text: str, kind: str, device: str, options: dict[str, Any]) 
     return draw(predictor, text, kind, **options)
 
 
-def _check(text: str, kind: str, out: str) -> None:
+def _check(texts: list[str], kind: str, out: str) -> None:
     """Raise `ValueError` for what cannot be drawn, before the model is loaded."""
     from regard.drawing import KINDS
     from regard.explore.figures import check_kind
@@ -136,7 +156,9 @@ def _check(text: str, kind: str, out: str) -> None:
 
     check_kind(kind, KINDS)
     format_of(Path(out))
-    if not text.strip() and kind not in ("positions", "curves"):
+    if len(texts) > 1 and kind != "dialogue":
+        raise ValueError(f"a figure of kind {kind} shows one text, and these are {len(texts)}; put it in quotes")
+    if not "".join(texts).strip() and kind not in ("positions", "curves"):
         raise ValueError(f'a figure of kind {kind} needs a text, as in: regard figure RUN "I can go alone"')
 
 

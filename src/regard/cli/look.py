@@ -44,7 +44,7 @@ def look(
     regard look runs/en-de ar=runs/en-ar
     regard look --port 8080 --no-browser
 
-    A run is a translation model, a language model or a classifier.
+    A run is a translation model, a language model, a classifier or a chatbot.
     Without a run, a small model is trained once on generated sentences, and the page shows its progress.
     Only this machine can connect, unless --host says otherwise; then require a token. Ctrl-C stops the server.
     """

@@ -379,7 +379,7 @@ def make_adapter(predictor: Predictor) -> TaskAdapter:
         case TextGenerator():
             return LanguageModelAdapter(predictor)
     raise ValueError(
-        f"the explorer shows translators, text generators and classifiers, but this is a {type(predictor).__name__}; "
-        "open a run with task = 'translation' or 'classification', or one with task = 'language_model' that predicts "
-        "the next token"
+        f"the explorer shows translators, text generators, classifiers and chatbots that write replies, but this is a "
+        f"{type(predictor).__name__}; open a run with task = 'translation', 'classification' or 'chat', or one with "
+        "task = 'language_model' that predicts the next token"
     )

@@ -7,6 +7,7 @@ import numpy as np
 
 from regard.explore.adapters import Predictor
 from regard.explore.beam import answer_beam
+from regard.explore.chat import InspectedChatbot
 from regard.explore.classification import InspectedClassifier
 from regard.explore.frames import Message, write_frame
 from regard.explore.info import ModelInfo
@@ -25,23 +26,27 @@ from regard.explore.questions import (
     PositionsQuestion,
     RawQuestion,
     ReadQuestion,
+    ReplyEffectsQuestion,
+    ReplyQuestion,
     RowQuestion,
     TokensQuestion,
     parse_question,
     question_id,
 )
 from regard.explore.read import answer_read, tokens_message
-from regard.predict import TextClassifier
+from regard.predict import Chatbot, TextClassifier
 
 log = logging.getLogger(__name__)
 
-ExploredPredictor = Predictor | TextClassifier
+ExploredPredictor = Predictor | TextClassifier | Chatbot
 """A predictor that the explorer can open."""
+InspectedPredictor = InspectedModel | InspectedClassifier | InspectedChatbot
+"""A predictor under inspection."""
 
 MEDIA_TYPES = {"svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf"}
 _FIGURE_OPTIONS = (
     *("target", "target_ids", "beam", "part", "layer", "heads", "aggregate", "words", "specials", "scale"),
-    *("threshold", "count", "title"),
+    *("threshold", "count", "title", "turns"),
 )
 
 
@@ -96,11 +101,13 @@ class Explorer:
         model = self.model(question.model)
         if isinstance(question, FigureQuestion):
             return _answer_figure(model, question)
-        if isinstance(model, InspectedClassifier):
+        if isinstance(model, InspectedClassifier | InspectedChatbot):
             return model.answer(question, is_stale)
         match question:
             case ClassifyQuestion() | EffectsQuestion():
                 raise ValueError(f"{model.name} is no classifier, so it does not answer '{question.kind}'; ask 'read'")
+            case ReplyQuestion() | ReplyEffectsQuestion():
+                raise ValueError(f"{model.name} is no chatbot, so it does not answer '{question.kind}'; ask 'read'")
             case TokensQuestion():
                 # An empty text is allowed here: the page asks for tokens at every keystroke.
                 text = model.adapter.tokenize(question.input_text(model.adapter.input_field))
@@ -116,7 +123,7 @@ class Explorer:
             case PositionsQuestion():
                 return answer_positions(model, question)
 
-    def model(self, name: str | None) -> InspectedModel | InspectedClassifier:
+    def model(self, name: str | None) -> InspectedPredictor:
         """Return the model of a name, or the first one."""
         if not self.models:
             raise ValueError("no model is loaded yet; wait until training has finished")
@@ -127,9 +134,11 @@ class Explorer:
         return self.models[name]
 
 
-def _inspected(name: str, predictor: ExploredPredictor, info: ModelInfo) -> InspectedModel | InspectedClassifier:
+def _inspected(name: str, predictor: ExploredPredictor, info: ModelInfo) -> InspectedPredictor:
     if isinstance(predictor, TextClassifier):
         return InspectedClassifier(name, predictor, info)
+    if isinstance(predictor, Chatbot):
+        return InspectedChatbot(name, predictor, info)
     return InspectedModel(name, predictor, info)
 
 
@@ -140,21 +149,25 @@ def _answer_row(model: InspectedModel, question: RowQuestion, is_stale: IsStale)
     yield {"kind": "row", "last": True}, {"weights": table[question.head, question.query]}
 
 
-def _answer_figure(model: InspectedModel | InspectedClassifier, question: FigureQuestion) -> Iterator[Message]:
+def _answer_figure(model: InspectedPredictor, question: FigureQuestion) -> Iterator[Message]:
     """Yield a figure as a file, and the Python code that draws it again."""
     # Loading matplotlib takes a while, and most sessions never ask for a figure.
     from regard.explore import figures
     from regard.plot import render
 
     options = {name: value for name in _FIGURE_OPTIONS if (value := getattr(question, name)) is not None}
-    text = "" if question.figure == "positions" else question.input_text(model.input_field)
-    if isinstance(model, InspectedClassifier):
+    text: str | list[str] = ""
+    if isinstance(model, InspectedChatbot):
+        figures.check_kind(question.figure, ["dialogue"])
+        text = question.history or []
+        drawn = figures.dialogue_figure(model.predictor, text, **options)
+    elif isinstance(model, InspectedClassifier):
         figures.check_kind(question.figure, ["document"])
+        text = question.input_text(model.input_field)
         result = model.predictor(text, attention=True)
         drawn = figures.document_figure(result, title=question.title or "", scale=question.scale or "linear")
     else:
-        if question.figure != "positions":
-            model.tokenize(text)
+        text = "" if question.figure == "positions" else model.read_input(question).text
         drawn = figures.figure(model.predictor, text, question.figure, **options)
     message = {
         "kind": "figure",

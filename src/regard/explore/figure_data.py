@@ -46,6 +46,8 @@ class FigureOptions:
     """Smallest weight that is drawn as a line."""
     count: int = 64
     """Number of positions."""
+    turns: int | None = None
+    """Maximum number of turns of a conversation that a chatbot reads; as in training by default."""
     title: str = ""
 
     def updated(self, **changes: Any) -> "FigureOptions":

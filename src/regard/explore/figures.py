@@ -24,6 +24,8 @@ from regard.explore.search import run_recorded_search
 from regard.plot import BeamNode, HeadNumbers
 from regard.plot.fonts import JOINER, SPACE, joins_neighbours
 from regard.plot.style import ColourScale
+from regard.predict.chat_attention import reply_attention
+from regard.predict.chatbot import Chatbot
 from regard.predict.classifier import ClassifiedText
 from regard.score.rationale import Span
 from regard.text import END, START, Tokenizer
@@ -113,6 +115,29 @@ def document_figure(
     )
 
 
+def dialogue_figure(chatbot: Chatbot, history: str | Sequence[str], **options: Any) -> Figure:
+    """Draw a conversation: turns and words shaded by the attention of the reply to them, and the reply below.
+
+    Args:
+        chatbot: The chatbot.
+        history: The turns, the last one to be replied to; a single string is the only turn.
+        **options: `target`, a given reply; `beam`, `turns`, `title` and `scale`: see `FigureOptions`.
+    """
+    chosen, turns = FigureOptions().updated(**options), [history] if isinstance(history, str) else list(history)
+    reply = chosen.target
+    if reply is None:
+        reply = chatbot(turns, turns=chosen.turns, **({} if chosen.beam is None else {"beam": chosen.beam})).text
+    attention = reply_attention(chatbot, turns, reply, chosen.turns)
+    return plot.dialogue(
+        [[turn.text[slice(*span)] for span in turn.words] for turn in attention.turns],
+        [turn.weight for turn in attention.turns],
+        [turn.word_means for turn in attention.turns],
+        [reply[slice(*span)] for span in attention.words],
+        title=chosen.title,
+        scale=chosen.scale,
+    )
+
+
 KINDS: dict[str, Callable[[InspectedModel, str, FigureOptions], Figure]] = {
     "alignment": alignment,
     "lines": lines,
@@ -137,7 +162,7 @@ def check_kind(kind: str, known: Sequence[str]) -> None:
         raise ValueError(f"there is no figure '{kind}'; {hint}")
 
 
-def python_code(run: str, text: str, kind: str, **options: Any) -> str:
+def python_code(run: str, text: str | Sequence[str], kind: str, **options: Any) -> str:
     """Return the Python code that draws a figure again."""
     defaults = FigureOptions()
     arguments = "".join(

@@ -6,11 +6,12 @@ from typing import Any
 
 from regard.data.documents import documents
 from regard.data.phrasebook import lectures
+from regard.data.smalltalk import dialogues
 from regard.explore.adapters import TaskAdapter
 from regard.explore.attention import AttentionLayers
 from regard.nn.position import LearnedPositions
 from regard.recipe import Recipe
-from regard.recipe.data import Corpus, DocumentsCorpus, PhrasebookCorpus
+from regard.recipe.data import Corpus, DocumentsCorpus, PhrasebookCorpus, SmallTalkCorpus
 from regard.recipe.languages import corpus_languages
 from regard.text import Tokenizer
 
@@ -37,6 +38,8 @@ def model_info(recipe: Recipe, run: str = "") -> ModelInfo:
     first, family = recipe.data.train[0], recipe.model.kind
     if recipe.task == "classification":
         return ModelInfo(examples=_example_documents(first, recipe.seed), run=run, family=family)
+    if recipe.task == "chat":
+        return ModelInfo(examples=_example_dialogues(first, recipe.data.turns, recipe.seed), run=run, family=family)
     if isinstance(first, PhrasebookCorpus):
         sentences = [phrase.source for phrase in lectures(first.to)]
         if recipe.task == "language_model":
@@ -53,6 +56,20 @@ def _example_documents(corpus: Corpus, seed: int) -> tuple[str, ...]:
         return ()
     unseen = documents(corpus.label, "test", 50, seed)
     return tuple(document.text for document in unseen if 5 <= len(document.sentences) <= 8)[:MAX_EXAMPLES]
+
+
+def _example_dialogues(corpus: Corpus, most: int, seed: int) -> tuple[str, ...]:
+    """Return conversations that were not used for training, if they are generated: a turn on each line.
+
+    The last turn of each asks for what an earlier one says.
+    """
+    if not isinstance(corpus, SmallTalkCorpus):
+        return ()
+    unseen = dialogues("test", 50, seed)
+    replies = (
+        (dialogue, next(filter(dialogue.is_recalled, range(1, len(dialogue.turns), 2)), 0)) for dialogue in unseen
+    )
+    return tuple("\n".join(dialogue.turns[max(0, at - most) : at]) for dialogue, at in replies if at)[:MAX_EXAMPLES]
 
 
 def _first_half(sentence: str) -> str:

@@ -21,8 +21,12 @@ MAX_BYTES = 1 << 20
 MAX_QUOTED = 40
 """Characters of a question or request that an error message quotes."""
 
-InputField = Literal["source", "text"]
-"""Name of a model's input text: `source` of a translator, `text` of a language model or a classifier."""
+MAX_TURNS = 200
+"""Longest conversation of a question."""
+
+InputField = Literal["source", "text", "history"]
+"""Name of a model's input: `source` of a translator, `text` of a language model or a classifier, `history` of a
+chatbot."""
 Text = Annotated[str, Field(max_length=MAX_CHARACTERS)]
 Count = Annotated[int, Field(ge=0, lt=1 << 31)]
 Ids = Annotated[list[Count], Field(max_length=MAX_TOKENS)]
@@ -86,6 +90,25 @@ class EraseParts(StrictModel):
     numbers: Annotated[list[Count], Field(min_length=1, max_length=MAX_CHARACTERS)]
 
 
+class DropTurns(StrictModel):
+    """Drop some turns of a conversation."""
+
+    op: Literal["drop"]
+    numbers: Annotated[list[Count], Field(min_length=1, max_length=MAX_TURNS)]
+
+
+class EditTurn(StrictModel):
+    """Replace the text of a turn of a conversation."""
+
+    op: Literal["edit"]
+    number: Count
+    text: Text
+
+
+TurnChange = Annotated[DropTurns | EditTurn, Field(discriminator="op")]
+Turns = Annotated[list[Text], Field(max_length=MAX_TURNS)]
+
+
 class Question(StrictModel):
     """Fields of every question: an id that its answer repeats, a channel, and the model it is about."""
 
@@ -102,11 +125,11 @@ class InputQuestion(Question):
 
     def input_text(self, field: InputField) -> str:
         """Return the text of an input field, or raise a `ValueError` if the question does not have exactly this one."""
-        texts = {"source": self.source, "text": self.text}
+        texts: dict[InputField, str | None] = {"source": self.source, "text": self.text}
         for name, text in texts.items():
             if name != field and text is not None:
                 raise ValueError(f"{name}: this model does not read '{name}'; give its input as '{field}'")
-        text = texts[field]
+        text = texts.get(field)
         if text is None:
             raise ValueError(f"{field}: this model reads a text under this name; add it to the question")
         return text
@@ -193,6 +216,31 @@ class EffectsQuestion(InputQuestion):
     changes: Annotated[list[EraseParts], Field(max_length=64)] = []
 
 
+class DialogueQuestion(Question):
+    """A question about a conversation: its turns, the last one to be replied to, and how many of them are read."""
+
+    history: Turns
+    changes: Annotated[list[TurnChange], Field(max_length=MAX_TURNS)] = []
+    turns: Annotated[int, Field(ge=1, le=MAX_TURNS)] | None = None
+
+
+class ReplyQuestion(DialogueQuestion):
+    """Ask for a reply, and for its attention to turns and words."""
+
+    kind: Literal["reply"]
+    reply: Text | None = None
+    beam: Beam = 1
+    seed: Count | None = None
+    temperature: Annotated[float, Field(gt=0, le=100)] | None = None
+
+
+class ReplyEffectsQuestion(DialogueQuestion):
+    """Ask how the log-probability of a reply changes without each turn, and without each word."""
+
+    kind: Literal["reply_effects"]
+    reply: Text
+
+
 class PositionsQuestion(Question):
     """Ask for the position vectors."""
 
@@ -204,8 +252,10 @@ class FigureQuestion(InputQuestion):
     """Ask for a figure as a file."""
 
     kind: Literal["figure"]
-    figure: Literal["alignment", "lines", "heads", "positions", "beam", "document"]
+    figure: Literal["alignment", "lines", "heads", "positions", "beam", "document", "dialogue"]
     form: Literal["svg", "png", "pdf"] = "svg"
+    history: Turns | None = None
+    turns: Annotated[int, Field(ge=1, le=MAX_TURNS)] | None = None
     target: Text | None = None
     target_ids: Ids | None = None
     part: AttentionPart | None = None
@@ -230,6 +280,8 @@ AnyQuestion = (
     | BeamQuestion
     | ClassifyQuestion
     | EffectsQuestion
+    | ReplyQuestion
+    | ReplyEffectsQuestion
     | PositionsQuestion
     | FigureQuestion
 )
@@ -239,7 +291,10 @@ RawQuestion = bytes | str | Mapping[str, Any] | Question
 
 _NAMES = frozenset(
     name
-    for kind in (*get_args(AnyQuestion), AblateHeads, KeepHeads, BlockTokens, SetWeights, EraseParts, FirstLayer)
+    for kind in (
+        *get_args(AnyQuestion),
+        *(AblateHeads, KeepHeads, BlockTokens, SetWeights, EraseParts, DropTurns, EditTurn, FirstLayer),
+    )
     for field_name, field in kind.model_fields.items()
     for name in (field_name, *(get_args(field.annotation) if field_name in ("kind", "op") else ()))
 )

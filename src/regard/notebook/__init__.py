@@ -28,7 +28,8 @@ def look(
 
     Args:
         predictor: What `regard.load` returns, or several by name.
-        text: The source sentence of a translator, the beginning of a language model's text, or the text to classify.
+        text: The source sentence of a translator, the beginning of a language model's text, the text to classify, or a
+            conversation with a turn on each line.
         state: The part of an explorer link after `#`, such as `view=atlas&layer=2`.
         height: Height in pixels.
 

@@ -3,15 +3,18 @@
 import base64
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, get_args
 from urllib.parse import parse_qs
 
 from regard.explore import Explorer, read_frame
+from regard.explore.chat import InspectedChatbot
 from regard.explore.classification import InspectedClassifier
 from regard.explore.questions import InputField
 
 RawQuestion = Mapping[str, Any]
+Asker = Callable[[dict[str, Any]], list[dict[str, Any]]]
+"""Asks a question, records the answer and returns its messages."""
 
 MAX_BYTES = 64 << 20
 """Recorded answers of one widget; the oldest are dropped."""
@@ -49,7 +52,7 @@ class Recording:
     def about(self, text: str) -> Iterator[tuple[dict[str, Any], list[bytes]]]:
         """Yield the questions about one input text, and those about none, with their answers."""
         for question, frames in self._answers.values():
-            texts = [question[field] for field in get_args(InputField) if field in question]
+            texts = [as_text(question[field]) for field in get_args(InputField) if field in question]
             if not texts or text in texts:
                 yield question, frames
 
@@ -59,7 +62,7 @@ def record(explorer: Explorer, text: str, state: str) -> Recording:
     recording = Recording()
     options = {name: values[-1] for name, values in parse_qs(state.removeprefix("#")).items()}
     model = explorer.model(options.get("model"))
-    given: dict[str, str] = {model.input_field: text}
+    given: dict[str, Any] = {model.input_field: text}
 
     def ask(question: dict[str, Any]) -> list[dict[str, Any]]:
         named = (
@@ -74,6 +77,9 @@ def record(explorer: Explorer, text: str, state: str) -> Recording:
         ask({"kind": "classify", **given})
         ask({"kind": "effects", **given})
         return recording
+    if isinstance(model, InspectedChatbot):
+        _record_reply(ask, text.split("\n"), options)
+        return recording
     ask({"kind": "tokens", **given})
     read: dict[str, Any] = {"kind": "read", **given, "beam": _number(options, "beam", 1)}
     messages = ask(read | ({"target": options["target"]} if options.get("target") else {}))
@@ -84,6 +90,25 @@ def record(explorer: Explorer, text: str, state: str) -> Recording:
         for question in _maths_questions(given, result, messages, options):
             ask(question)
     return recording
+
+
+def _record_reply(ask: Asker, history: list[str], options: dict[str, str]) -> None:
+    """Ask for the reply to a conversation with the options of a state, and for the effects of its turns and words."""
+    given: dict[str, Any] = {"history": history}
+    if options.get("turns", "").isdecimal():
+        given["turns"] = _number(options, "turns", 1)
+    chosen: dict[str, Any] = {"beam": _number(options, "beam", 1)}
+    if "seed" in options:
+        chosen = {"seed": int(options["seed"] or 0), "temperature": float(options.get("temperature", "1"))}
+    target = {"reply": options["target"]} if options.get("target") else {}
+    replies = ask({"kind": "reply", **given, **chosen, **target})
+    if replies[-1]["kind"] == "reply":
+        ask({"kind": "reply_effects", **given, "reply": replies[-1]["text"]})
+
+
+def as_text(given: str | list[str]) -> str:
+    """Return an input text; a conversation has a turn on each line."""
+    return given if isinstance(given, str) else "\n".join(given)
 
 
 def to_json(answers: Iterable[tuple[dict[str, Any], list[bytes]]]) -> str:

@@ -8,7 +8,7 @@ from regard.plot.bars import bars
 from regard.plot.beam import BeamNode, beam
 from regard.plot.confusion import confusion
 from regard.plot.curves import CurvePanel, Series, curves, growth, lengths
-from regard.plot.document import document
+from regard.plot.document import dialogue, document
 from regard.plot.fonts import right_to_left, subword_labels
 from regard.plot.lines import lines
 from regard.plot.maps import GoldLinks, HeadNumbers, alignment, heads, positions
@@ -27,6 +27,7 @@ __all__ = [
     "beam",
     "confusion",
     "curves",
+    "dialogue",
     "document",
     "growth",
     "heads",

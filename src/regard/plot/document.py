@@ -64,16 +64,58 @@ def document(
         gold: Words (sentence, word), counted from 0, that are known to decide; they are underlined.
         scale: How shades depend on weights.
     """
+    return _draw(sentences, sentence_weights, word_weights, (), caption, title, gold, scale)
+
+
+def dialogue(
+    turns: Sequence[Sequence[str]],
+    turn_weights: Sequence[float],
+    word_weights: Sequence[Sequence[float]],
+    reply: Sequence[str],
+    *,
+    title: str = "",
+    scale: style.ColourScale = "linear",
+) -> Figure:
+    """Draw a conversation and the reply to it: turns shaded blue and words red by their weights (Xing et al. 2018).
+
+    Example:
+        >>> turns = [["I", "am", "Anna."], ["Who", "am", "I?"]]
+        >>> figure = dialogue(turns, [0.8, 0.2], [[0.1, 0.1, 0.6], [0.1, 0.1, 0.0]], ["You", "are", "Anna."])
+
+    Args:
+        turns: The words of each turn.
+        turn_weights: The weight of each turn.
+        word_weights: The weight of each word, by turn.
+        reply: The words of the reply, which stands below a line.
+        title: Title of the figure.
+        scale: How shades depend on weights.
+    """
+    if not reply:
+        raise ValueError("the reply has no words, so there is no attention to draw")
+    return _draw(turns, turn_weights, word_weights, reply, "", title, (), scale)
+
+
+def _draw(
+    sentences: Sequence[Sequence[str]],
+    sentence_weights: Sequence[float],
+    word_weights: Sequence[Sequence[float]],
+    reply: Sequence[str],
+    caption: str,
+    title: str,
+    gold: Collection[tuple[int, int]],
+    scale: style.ColourScale,
+) -> Figure:
+    """Draw sentences with their shades, and below them a reply or a caption."""
     by_sentence = style.check_matrix(sentence_weights, (len(sentences),), "sentence_weights (sentences)")
     flat = [weight for weights in word_weights for weight in weights]
     by_word = style.check_matrix(flat, (sum(map(len, sentences)),), "word_weights (words)")
     if [len(weights) for weights in word_weights] != [len(words) for words in sentences]:
         raise ValueError("word_weights must have one weight for each word of each sentence")
-    words = [word for sentence in sentences for word in sentence]
+    words = [word for sentence in [*sentences, reply] for word in sentence]
     fonts = font_families([*words, caption, title])
-    placed = place_words(sentences, text_widths(words, fonts))
-    lines = placed[-1].line + 1
-    height = LINE * lines + GAP * len(sentences) + LINE * (1.4 * bool(caption))
+    rows = [*sentences, reply] if reply else sentences
+    placed = place_words(rows, text_widths(words, fonts))
+    height = LINE * (placed[-1].line + 1) + GAP * len(rows) + LINE * (1.4 * bool(caption)) + GAP * bool(reply)
     figure = style.new_figure((MARGIN + WIDTH) / 72, height / 72)
     figure.set_layout_engine("none")  # the positions of all words are known
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
@@ -82,9 +124,12 @@ def document(
     axes.axis("off")
     if right_to_left(words):
         axes.invert_xaxis()
+    shaded = [word for word in placed if word.sentence < len(sentences)]
     shades = style.weight_norm(by_sentence, scale)(by_sentence), style.weight_norm(by_word, scale)(by_word)
-    _draw_sentences(axes, placed, by_sentence, np.asarray(shades[0]))
-    _draw_words(axes, placed, sentences, np.asarray(shades[1]), fonts, gold)
+    _draw_sentences(axes, shaded, by_sentence, np.asarray(shades[0]))
+    _draw_words(axes, shaded, sentences, np.asarray(shades[1]), fonts, gold)
+    if reply:
+        _draw_reply(axes, placed[len(shaded) :], reply, fonts)
     if caption:
         axes.text(
             MARGIN, height - 0.5 * LINE, escape_math(caption), fontsize=SIZE, color=style.INK, va="center",
@@ -172,3 +217,15 @@ def _draw_words(
         )  # fmt: skip
         if (word.sentence, word.number) in gold:
             axes.plot([left, left + word.width], [top + LINE - 1.5] * 2, color=style.INK, linewidth=1.1)
+
+
+def _draw_reply(axes: Axes, placed: Sequence[PlacedWord], reply: Sequence[str], fonts: list[str]) -> None:
+    """Write the words of a reply below a line."""
+    top = _top(placed[0].line, placed[0].sentence) + GAP / 2
+    axes.plot([2, MARGIN + WIDTH - 2], [top - GAP / 2] * 2, color=style.INK, linewidth=0.6)
+    axes.text(2, top + BASELINE, "reply", fontsize=7.5, color=style.INK, va="baseline", ha=_start(axes))
+    for word in placed:
+        axes.text(
+            MARGIN + word.offset, _top(word.line, word.sentence) + GAP / 2 + BASELINE, escape_math(reply[word.number]),
+            fontsize=SIZE, color=style.INK, va="baseline", ha=_start(axes), fontfamily=fonts,
+        )  # fmt: skip

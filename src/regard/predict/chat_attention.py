@@ -27,8 +27,8 @@ Span = tuple[int, int]
 class AttendedTurn:
     """A turn of a history, with its attention weights."""
 
-    index: int
-    """Its number in the whole history, counted from 0."""
+    number: int
+    """Its number in the history, counted from 0."""
     text: str
     """The turn; each run of white space is a space."""
     weight: float
@@ -50,7 +50,7 @@ class AttendedTurn:
     def to_json(self) -> dict[str, Any]:
         """Return everything as a JSON object."""
         return {
-            "index": self.index,
+            "number": self.number,
             "text": self.text,
             "weight": self.weight,
             "weights": self.weights_Q.tolist(),
@@ -74,7 +74,7 @@ class ReplyAttention:
     @property
     def most_attended(self) -> int:
         """The number of the turn with the highest mean weight, counted from 0 in the whole history."""
-        return max(self.turns, key=lambda turn: turn.weight).index
+        return max(self.turns, key=lambda turn: turn.weight).number
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as a JSON object."""
@@ -111,15 +111,16 @@ def reply_attention(chatbot: Chatbot, history: str | History, reply: str, turns:
     by_turn_TU, by_token = _weights(chatbot, rows, reply, sizes)
     spans, membership_QT = _words(reply, reply_tokens, len(reply_tokens))
     membership_QT /= membership_QT.sum(1, keepdims=True)  # means over the tokens of a word
-    read = [(index, text) for index, turn in enumerate(given) if (text := on_one_line(turn))][-len(sizes) :]
+    read = [(number, text) for number, turn in enumerate(given) if (text := on_one_line(turn))][-len(sizes) :]
     attended = []
-    for number, ((index, text), weights_TK) in enumerate(zip(read, by_token, strict=True)):
+    for part, ((number, text), weights_TK) in enumerate(zip(read, by_token, strict=True)):
         # The first token is the symbol of the speaker; of a turn that is too long, the first tokens are not read.
         word_spans, membership_WK = _words(text, tokenizer.tokens(text), weights_TK.shape[1] - 1)
-        weights_Q = membership_QT @ by_turn_TU[:, number]
+        weights_Q = membership_QT @ by_turn_TU[:, part]
         word_weights_QK = membership_QT @ weights_TK[:, 1:] @ membership_WK.T
-        attended.append(AttendedTurn(index, text, float(weights_Q.mean()), weights_Q, word_spans, word_weights_QK))
-    return ReplyAttention(tuple(attended), read[0][0], reply, spans)
+        weight = float(weights_Q.mean())
+        attended.append(AttendedTurn(number, text, weight, weights_Q, word_spans, word_weights_QK))
+    return ReplyAttention(tuple(attended), attended[0].number, reply, spans)
 
 
 def has_attention(chatbot: Chatbot) -> bool:

@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+import regard
 from regard.bundle import Bundle
 from regard.data.fields import Fields, TextField, TurnsField, split_parts
 from regard.data.fields.lists import join_list, on_one_line
-from regard.data.fields.nested import keep_last_parts
+from regard.data.fields.nested import keep_last_parts, part_starts
 from regard.data.rows import Rows
 from regard.decode import Hypothesis, LengthLimits, SearchOptions, SentenceOptions
 from regard.engines import SteppableModel, parallel
@@ -266,7 +267,9 @@ class Chatbot:
             total += TextPerplexity(nats, len(logprobs), len(text.split()), len(text.encode()), len(text))
         return total
 
-    def token_logprobs(self, histories: Sequence[History], replies: Sequence[str]) -> list[NDArray[np.float64]]:
+    def token_logprobs(
+        self, histories: Sequence[History], replies: Sequence[str], turns: int | None = None
+    ) -> list[NDArray[np.float64]]:
         """Return the log-probability of each token of given replies, and of the end symbol.
 
         Raises:
@@ -282,7 +285,7 @@ class Chatbot:
                 f"reply {too_long[0] + 1} has {targets.lengths[too_long[0]]} tokens, but this model has positions for "
                 f"{self.max_reply}; shorten it"
             )
-        return self._token_logprobs(self.encode(histories), targets)
+        return self._token_logprobs(self.encode(histories, turns), targets)
 
     def _token_logprobs(self, rows: Rows, targets: Rows) -> list[NDArray[np.float64]]:
         """Return the log-probabilities of encoded replies to encoded histories."""
@@ -308,7 +311,8 @@ class Chatbot:
         """Return the token ids of the last turns of each history, which the model reads.
 
         Args:
-            histories: The histories. Empty turns are left out; white space in a turn becomes a space.
+            histories: The histories. Empty turns are left out, but those before another turn count for who speaks;
+                white space in a turn becomes a space.
             turns: Maximum number of turns. Default: as in training.
 
         Raises:
@@ -317,8 +321,19 @@ class Chatbot:
         for number, history in enumerate(histories, start=1):
             if isinstance(history, str):
                 raise ValueError(f"history {number} is the string {history!r}; give a list of turns")
-        values = [join_list(texts[-(turns or self.turns) :]) for texts in turns_with_text(histories)]
-        return keep_last_parts(self.history_field.encode(values), self.longest)
+        values, from_last, first = list[str](), list[int](), -(turns or self.turns)
+        for history, texts in zip(histories, turns_with_text(histories), strict=True):
+            places = [place for place, turn in enumerate(history) if turn.strip()][first:]
+            values.append(join_list(texts[first:]))
+            # An empty turn is not read, but the turns before it keep their speakers.
+            from_last += [places[-1] - place for place in places]
+        rows = self.history_field.encode(values)
+        rows.ids[part_starts(rows)] = self.history_field.speakers(np.array(from_last, np.int64))
+        return keep_last_parts(rows, self.longest)
+
+    def look(self, history: str | History = "", **options: Any) -> Any:
+        """Open the explorer of this chatbot in a notebook: see `regard.look`."""
+        return regard.look(self, history if isinstance(history, str) else "\n".join(history), **options)
 
     def inputs(self, rows: Rows) -> Ragged | NestedRagged:
         """Return encoded histories as the model reads them."""

@@ -13,7 +13,7 @@ import type { Aggregate } from './weights'
 export const VIEWS = ['workbench', 'atlas', 'stepper', 'whatif', 'beam', 'maths', 'positions'] as const
 export type View = (typeof VIEWS)[number]
 export const PARTS = ['encoder', 'decoder', 'cross'] as const satisfies readonly Part[]
-export const INPUT_FIELDS = ['source', 'text'] as const satisfies readonly InputField[]
+export const INPUT_FIELDS = ['source', 'text', 'history'] as const satisfies readonly InputField[]
 export const AGGREGATES = ['head', 'mean', 'max', 'rollout'] as const satisfies readonly Aggregate[]
 export const SCALES = ['linear', 'sqrt', 'log'] as const satisfies readonly Scale[]
 export const PALETTES = ['cividis', 'blues', 'greys'] as const satisfies readonly Palette[]
@@ -64,14 +64,20 @@ export interface State {
   pruned: boolean
   /** The class whose probability is shown to change; empty for the predicted one. */
   label: string
+  /** Number of turns that a chatbot reads; 0 for as many as in training. */
+  turns: number
+  /** Random seed of sampling a reply; null for beam search. */
+  seed: number | null
+  temperature: number
 }
 
 /** Return the initial state. */
 export function defaults(): State {
   return {
-    view: 'workbench', model: '', inputs: { source: '', text: '' }, target: '', part: 'cross', layer: 0, heads: [0], aggregate: 'head',
+    view: 'workbench', model: '', inputs: { source: '', text: '', history: '' }, target: '', part: 'cross', layer: 0, heads: [0], aggregate: 'head',
     words: false, specials: true, scale: 'sqrt', threshold: 0, top: 0, palette: 'cividis', theme: 'auto',
     sort: 'layer', beam: 1, prefix: [], changes: [], pin: null, step: 0, count: 128, layout: 'rank', pruned: true, label: '',
+    turns: 0, seed: null, temperature: 1,
   }
 }
 
@@ -102,6 +108,9 @@ export function formatState(state: State): string {
   add('layout', state.layout, base.layout)
   add('pruned', yesNo(state.pruned), yesNo(base.pruned))
   add('class', state.label, base.label)
+  add('turns', String(state.turns), '0')
+  add('seed', state.seed === null ? '' : String(state.seed), '')
+  add('temperature', String(state.temperature), '1')
   return entries.map(([name, value]) => `${name}=${escape(value)}`).join('&')
 }
 
@@ -123,7 +132,7 @@ export function parseState(hash: string): State {
   return {
     view: option('view', VIEWS, state.view),
     model: values.get('model') ?? '',
-    inputs: { source: values.get('source') ?? '', text: values.get('text') ?? '' },
+    inputs: { source: values.get('source') ?? '', text: values.get('text') ?? '', history: values.get('history') ?? '' },
     target: values.get('target') ?? '',
     part: option('part', PARTS, state.part),
     layer: natural(values.get('layer'), 1) - 1,
@@ -146,6 +155,9 @@ export function parseState(hash: string): State {
     layout: option('layout', LAYOUTS, state.layout),
     pruned: values.get('pruned') !== 'no',
     label: values.get('class') ?? '',
+    turns: natural(values.get('turns'), 0),
+    seed: /^\d{1,9}$/.test(values.get('seed') ?? '') ? Number(values.get('seed')) : null,
+    temperature: positive(values.get('temperature'), 100),
   }
 }
 
@@ -163,12 +175,18 @@ function fraction(text: string | null): number {
   return number >= 0 && number <= 1 ? number : 0
 }
 
+/** Return a positive number up to `most`, or 1. */
+function positive(text: string | null, most: number): number {
+  const number = Number(text ?? NaN)
+  return number > 0 && number <= most ? number : 1
+}
+
 function parsePin(text: string | null): Pin | null {
   const match = /^(query|key):(\d+)$/.exec(text ?? '')
   return match ? { side: match[1] as Pin['side'], place: Number(match[2]) } : null
 }
 
-/** Encode a change: `ablate:cross.2.1,4:zero`, `keep:encoder.1.3`, `block:2,3`, `row:cross.2.1.5:0.5,0.5`, `erase:word.4,5`. */
+/** Encode a change: `ablate:cross.2.1,4:zero`, `keep:encoder.1.3`, `block:2,3`, `row:cross.2.1.5:0.5,0.5`, `erase:word.4,5`, `drop:1,2`, `edit:3:text`. */
 export function formatChange(change: Change): string {
   const layer = ({ part, layer }: { part: Part; layer: number }) => `${part}.${layer + 1}`
   switch (change.op) {
@@ -180,6 +198,11 @@ export function formatChange(change: Change): string {
       return `block:${change.tokens.join(',')}`
     case 'erase':
       return `erase:${change.level}.${change.numbers.map((number) => number + 1).join(',')}`
+    case 'drop':
+      return `drop:${change.numbers.map((number) => number + 1).join(',')}`
+    case 'edit':
+      // Only what would end the change or its parts is escaped, so that the text stays readable.
+      return `edit:${change.number + 1}:${change.text.replace(/[%:;]/g, encodeURIComponent)}`
     case 'row':
       return `row:${layer(change)}.${change.head + 1}.${change.query}:${change.weights.map((w) => +w.toFixed(4)).join(',')}`
   }
@@ -189,6 +212,7 @@ export function formatChange(change: Change): string {
 export function parseChange(text: string): Change[] {
   const [op, where = '', rest = ''] = text.split(':')
   if (op === 'block') return naturals(where).length ? [{ op, tokens: naturals(where) }] : []
+  if (op === 'drop' || op === 'edit') return parseTurnChange(op, naturals(where).map((number) => number - 1), rest)
   const [name, layer, third = '', query] = where.split('.')
   if (op === 'erase') {
     const level = LEVELS.find((known) => known === name)
@@ -208,4 +232,12 @@ export function parseChange(text: string): Change[] {
     if (weights.every((weight) => weight >= 0)) return [{ op, ...place, head: heads[0]!, query: Number(query), weights }]
   }
   return []
+}
+
+function parseTurnChange(op: 'drop' | 'edit', numbers: number[], escaped: string): Change[] {
+  const number = numbers[0]
+  if (number === undefined || numbers.includes(-1)) return []
+  if (op === 'drop') return [{ op, numbers }]
+  const text = escaped.replace(/%(25|3A|3B)/g, (code) => decodeURIComponent(code))
+  return text ? [{ op, number, text }] : []
 }

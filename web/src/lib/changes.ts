@@ -12,6 +12,8 @@ const HOW = { zero: 'set to zero', mean: 'set to their mean', uniform: 'made uni
  * `words` are those of a text that is classified.
  */
 export function describeChange(change: Change, source: readonly Token[], named = true, words: readonly string[] = []): string {
+  if (change.op === 'drop') return `turn${change.numbers.length > 1 ? 's' : ''} ${change.numbers.map((number) => number + 1).join(', ')} dropped`
+  if (change.op === 'edit') return `turn ${change.number + 1} edited`
   if (change.op === 'erase') return `${describeParts(change.level, change.numbers, words)} erased`
   if (change.op === 'block') {
     const names = change.tokens.map((index) => (source[index] ? `'${label(source[index])}'` : `token ${index + 1}`))
@@ -30,7 +32,8 @@ function describeParts(level: Level, numbers: readonly number[], words: readonly
 
 /** Return a key that is equal for changes that can be merged. */
 function mergeKey(change: Change): string {
-  if (change.op === 'block') return 'block'
+  if (change.op === 'block' || change.op === 'drop') return change.op
+  if (change.op === 'edit') return `edit/${change.number}`
   if (change.op === 'erase') return `erase/${change.level}`
   if (change.op === 'row') return `row/${change.part}/${change.layer}/${change.head}/${change.query}`
   const how = change.op === 'keep' ? 'keep' : change.how

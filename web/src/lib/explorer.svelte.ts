@@ -3,10 +3,11 @@
 import { getContext, setContext, untrack } from 'svelte'
 import { defaults, parseState, type State } from './address'
 import { Client } from './client'
+import { ConversationReader } from './conversations.svelte'
 import { DocumentReader } from './documents.svelte'
 import { Inspection, outputLogprob } from './inspection.svelte'
 import { now, recordTimeWhenPainted } from './measures'
-import type { TrainingMessage, Model, ModelsMessage, Part, PartShape, Question, Token, TokensMessage } from './messages'
+import type { Change, TrainingMessage, Model, ModelsMessage, Part, PartShape, Question, Token, TokensMessage } from './messages'
 import { select, type AttentionChoice, type Selection } from './selection'
 import type { Connection, Transport } from './transport'
 import { Undo } from './undo'
@@ -42,6 +43,8 @@ export class Explorer {
   readonly undo = new Undo<Editable>()
   /** What a classifier says about its text. */
   readonly documents = new DocumentReader(this)
+  /** What a chatbot replies to its conversation. */
+  readonly conversations = new ConversationReader(this)
   undoable = $state({ undo: false, redo: false })
 
   /** The state was changed by the program: this makes no history entry. */
@@ -64,17 +67,22 @@ export class Explorer {
     this.stop = $effect.root(() => {
       $effect(() => {
         const { model, state } = this
-        if (model && JSON.stringify([model.name, state.inputs[model.input], state.target, state.beam])) untrack(() => this.inputChanged())
+        const { target, beam, turns, seed, temperature } = state
+        if (model && JSON.stringify([model.name, state.inputs[model.input], target, beam, turns, seed, temperature])) untrack(() => this.inputChanged())
       })
       $effect(() => {
-        const { base, state } = this
-        if (this.isClassifier && this.documents.base && JSON.stringify(state.changes)) untrack(() => this.documents.change())
+        const { base, reader, state } = this
+        if (reader?.base && JSON.stringify(state.changes)) untrack(() => reader.change())
         if (base?.done && JSON.stringify([state.changes, state.prefix])) untrack(() => this.changesChanged(base))
       })
       $effect(() => this.requestMissing())
       $effect(() => {
         const { current } = this.documents
         if (current) untrack(() => this.documents.requestEffects(current))
+      })
+      $effect(() => {
+        const { current } = this.conversations
+        if (current) untrack(() => this.conversations.requestEffects(current))
       })
     })
   }
@@ -95,6 +103,9 @@ export class Explorer {
   readonly model: Model | undefined = $derived.by(() => this.models.find(({ name }) => name === this.state.model) ?? this.models[0])
   readonly hasChanges = $derived.by(() => this.state.changes.length > 0 || this.state.prefix.length > 0)
   readonly isClassifier = $derived.by(() => this.model?.task === 'classification')
+  readonly isChatbot = $derived.by(() => this.model?.task === 'chat')
+  /** What asks about the input of a model that is shown by its predictions and not by its heads. */
+  readonly reader: DocumentReader | ConversationReader | null = $derived.by(() => (this.isClassifier ? this.documents : this.isChatbot ? this.conversations : null))
   /** Whether the model reads a text of its own with an encoder; a language model continues its input instead. */
   readonly hasSource = $derived.by(() => this.model?.input !== 'text')
   /** The input text of the model that is shown. */
@@ -149,6 +160,12 @@ export class Explorer {
     this.state.pin = null
   }
 
+  /** Set the turns of a conversation, and the changes to them. */
+  converse(turns: readonly string[], changes: Change[]): void {
+    Object.assign(this.state, { changes, pin: null, target: '' })
+    this.state.inputs.history = turns.join('\n')
+  }
+
   /** Ask a question about the model that is shown. */
   ask(channel: string, question: Question, handlers: Parameters<Client['ask']>[3]): void {
     this.client.ask(channel, this.model?.name ?? null, question, handlers)
@@ -174,10 +191,11 @@ export class Explorer {
       this.clear()
       return
     }
-    const read = () => (this.isClassifier ? this.documents.read(start) : this.read(start))
+    const { reader } = this
+    const read = () => (reader ?? this).read(start)
     // While the user types, the last document stays until the next one is classified.
-    if (!this.typing || !this.isClassifier) this.documents.clear()
-    if (this.isClassifier) Object.assign(this, { typed: [], base: null, altered: null })
+    for (const other of [this.documents, this.conversations]) if (!this.typing || other !== reader) other.clear()
+    if (reader) Object.assign(this, { typed: [], base: null, altered: null })
     else this.askTokens(start)
     if (this.typing) this.timer = setTimeout(read, DEBOUNCE_MS)
     else read()
@@ -188,6 +206,7 @@ export class Explorer {
     for (const channel of ['tokens', 'main', 'altered']) this.client.drop(channel)
     Object.assign(this, { typed: [], base: null, altered: null, busy: false, failed: '', typing: false })
     this.documents.clear()
+    this.conversations.clear()
   }
 
   private askTokens(start: number): void {
@@ -207,7 +226,7 @@ export class Explorer {
     return { kind: 'read', ...this.input, beam, candidates: 8, first, ...long, ...(target ? { target } : {}), ...more }
   }
 
-  private read(start: number): void {
+  read(start: number): void {
     this.failed = ''
     this.missing = false
     this.busy = true

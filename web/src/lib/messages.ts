@@ -4,11 +4,13 @@ import type { Message } from './wire'
 
 /** Encoder self-attention, decoder self-attention, or cross-attention. */
 export type Part = 'encoder' | 'decoder' | 'cross'
-export type Task = 'translation' | 'language_model' | 'classification'
+export type Task = 'translation' | 'language_model' | 'classification' | 'chat'
 /** What a classifier pools with attention weights, and what can be erased from a text. */
 export type Level = 'sentence' | 'word'
-/** Name of a model's input text. */
-export type InputField = 'source' | 'text'
+/** Name of a model's input; a history has a turn on each line. */
+export type InputField = 'source' | 'text' | 'history'
+/** Begin and end in a text. */
+export type Span = [start: number, end: number]
 
 export interface PartShape {
   part: Part
@@ -36,8 +38,10 @@ export interface Model {
   /** Of a classifier: its classes, and whether a text may have several of them. */
   classes?: string[]
   several?: boolean
-  /** What a classifier has attention weights of. */
-  levels?: Level[]
+  /** What a classifier or a chatbot has attention weights of. */
+  levels?: (Level | 'turn')[]
+  /** The number of turns that a chatbot reads. */
+  turns?: number
 }
 
 export interface Token {
@@ -94,6 +98,8 @@ export type Change =
   | { op: 'block'; tokens: number[] }
   | { op: 'row'; part: Part; layer: number; head: number; query: number; weights: number[] }
   | { op: 'erase'; level: Level; numbers: number[] }
+  | { op: 'drop'; numbers: number[] }
+  | { op: 'edit'; number: number; text: string }
 
 export interface ModelsMessage extends Message {
   models: Model[]
@@ -168,6 +174,24 @@ export interface DocumentMessage extends Message {
 export interface EffectsMessage extends Message {
   level: Level
   numbers: number[]
+}
+
+export interface ReplyMessage extends Message {
+  text: string
+  logprob: number
+  /** Of the reply, and the end symbol; `word` is the number of the word that a token belongs to. */
+  tokens: { piece: string; text: string; word: number | null }[]
+  words: Span[]
+  /** The turns that are read, with the spans of their words. */
+  turns: { number: number; text: string; words: Span[] }[]
+  /** Whether the reply was given in the question. */
+  given: boolean
+}
+
+/** Of some turns, or of words as pairs of turn and word; the frame has the change of the log-probability of each token without them. */
+export interface ReplyEffectsMessage extends Message {
+  level: 'turn' | 'word'
+  numbers: (number | [turn: number, word: number])[]
 }
 
 export interface FigureMessage extends Message {

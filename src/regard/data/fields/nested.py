@@ -98,9 +98,12 @@ class TurnsField(DocumentField):
         starts = part_starts(rows)
         turns = np.searchsorted(starts, rows.offsets)  # turns before each row
         from_last = np.repeat(turns[1:], np.diff(turns)) - np.arange(starts.size) - 1
-        symbols = np.where(from_last % 2 == 0, you, me)
-        ids = np.insert(np.where(typed, UNK, rows.ids), starts, symbols).astype(np.int32)
+        ids = np.insert(np.where(typed, UNK, rows.ids), starts, self.speakers(from_last)).astype(np.int32)
         return Rows(ids, rows.offsets + turns)
+
+    def speakers(self, from_last: Numbers) -> Numbers:
+        """Return the symbols of the speakers of turns, each so many turns before the last one."""
+        return np.where(from_last % 2 == 0, self.tokenizer.id(YOU), self.tokenizer.id(ME))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the turns of a row as one value."""

@@ -1,0 +1,79 @@
+"""A small chatbot that remembers a name from an earlier turn, trained in seconds."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from regard.bundle import save_bundle
+from regard.data.dialogues import examples
+from regard.data.fields import learn_fields
+from regard.recipe import parse
+from regard.tasks.chat import ChatTask
+
+NAMES = ("Anna", "Ben", "Carla", "Dan")
+GREETING, WELCOME, QUESTION, ANSWER = "My name is {}.", "Nice to meet you.", "What is my name?", "Your name is {}."
+UNKNOWN = "I do not know."
+DIALOGUES = [
+    turns
+    for name in NAMES
+    for turns in (
+        [GREETING.format(name), WELCOME, QUESTION, ANSWER.format(name)],
+        [GREETING.format(name), WELCOME, "It rains.", "Yes it does.", QUESTION, ANSWER.format(name)],
+        ["Hello!", "Hi there!", GREETING.format(name), WELCOME, QUESTION, ANSWER.format(name)],
+    )
+]
+DIALOGUES += [
+    [QUESTION, UNKNOWN],
+    ["Hello!", "Hi there!", QUESTION, UNKNOWN],
+    ["It rains.", "Yes it does.", QUESTION, UNKNOWN],
+]
+DIALOGUES += [
+    ["Hello!", WELCOME, "It rains.", "Yes it does.", QUESTION, UNKNOWN],
+    ["Hello!", WELCOME, QUESTION, UNKNOWN],
+]
+RECIPE = """
+name = "names"
+task = "chat"
+[data]
+train = [{ path = "train.txt" }]
+valid = { path = "valid.txt" }
+longest = 64
+turns = 6
+[text]
+kind = "word"
+size = 33
+bytes = false
+[model]
+kind = "KIND"
+"""
+TINY = ("model.width=32",)
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "transformer": (*TINY, "model.inner=64", "model.heads=2", "model.encoder_layers=1", "model.decoder_layers=2"),
+    "luong": (*TINY, "model.layers=1"),
+    "sutskever": (*TINY, "model.layers=1"),
+}
+"""Small models by their family: one with several heads, one with a single attention, one with none."""
+
+
+def train_chatbot(folder: Path, kind: str = "transformer", steps: int = 120, more: tuple[str, ...] = ()) -> Path:
+    """Train a chatbot on a dozen dialogues until it knows them; return its folder, with its data in it."""
+    folder.mkdir(parents=True)
+    for name in ("train.txt", "valid.txt"):
+        (folder / name).write_text("\n\n".join("\n".join(turns) for turns in DIALOGUES) + "\n", encoding="utf-8")
+    chosen = [f"data.root='{folder}'", "model.dropout=0", *SETTINGS.get(kind, TINY), *more]
+    recipe = parse(RECIPE.replace("KIND", kind), chosen)
+    task = ChatTask(recipe)
+    pairs = list(dict.fromkeys(pair for turns in DIALOGUES for pair in examples(turns, recipe.data.turns)))
+    fields = learn_fields(task.kinds, pairs, recipe)
+    torch.manual_seed(1)
+    model = task.build(fields.sizes)
+    columns = dict(zip(fields, map(list, zip(*pairs, strict=True)), strict=True))
+    batch = task.collate(fields.encode(columns), np.arange(len(pairs)))
+    optimiser = torch.optim.Adam(model.parameters(), 5e-3)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        torch.autograd.backward(task.loss(model, batch) / batch.units)
+        optimiser.step()
+    save_bundle(folder, recipe, fields, model, {})
+    return folder
