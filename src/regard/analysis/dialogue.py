@@ -110,6 +110,16 @@ def context_perplexity(
     return ContextPerplexity(*(chatbot.perplexity(turns, references) for turns in (read, shuffled, last)))
 
 
+def replies_of(unseen: Sequence[Dialogue]) -> tuple[list[tuple[str, ...]], list[str]]:
+    """Return the replies of the second speaker of generated dialogues, and the history of each."""
+    examples = [
+        (dialogue.turns[:number], dialogue.turns[number])
+        for dialogue in unseen
+        for number in range(1, len(dialogue.turns), 2)
+    ]
+    return [history for history, _ in examples], [reply for _, reply in examples]
+
+
 def recall_questions(dialogues: Sequence[Dialogue]) -> Iterator[tuple[Dialogue, int]]:
     """Yield each reply to a question about an earlier turn, as a dialogue and the number of the reply's turn."""
     for dialogue in dialogues:

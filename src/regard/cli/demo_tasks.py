@@ -1,4 +1,4 @@
-"""`regard demo --task`: demos of the tasks other than translation, on generated sentences and documents."""
+"""`regard demo --task`: demos of the tasks other than translation, on generated sentences, documents and dialogues."""
 
 import sys
 from pathlib import Path
@@ -28,6 +28,10 @@ def demo_task(recipe: "Recipe", options: DemoOptions) -> None:
             from regard.cli.demo_classification import demo_classification
 
             demo_classification(recipe, folder, options)
+        case "chat":
+            from regard.cli.demo_chat import demo_chat
+
+            demo_chat(recipe, folder, options)
         case _:
             from regard.cli.demo_tagging import demo_tagging
 
@@ -38,14 +42,15 @@ def task_recipe(task: str, to: str = "de", label: str = "sentiment", overrides: 
     """Return the recipe that the demo of a task trains.
 
     Args:
-        task: classification, tagging or language_model.
+        task: classification, tagging, language_model or chat.
         to: The language that a tagger tags.
         label: The set of labels of a classifier.
         overrides: Overrides of the recipe.
     """
     from regard.recipe import parse, shipped_recipe
 
-    shipped = {"classification": "documents", "tagging": "tags", "language_model": "phrasebook"}[task]
+    recipes = {"classification": "documents", "tagging": "tags", "language_model": "phrasebook", "chat": "smalltalk"}
+    shipped = recipes[task]
     changes = [f"name=demo-{task.replace('_', '-')}"]
     if task == "tagging":
         changes[0] += f"-{to}"

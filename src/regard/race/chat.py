@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from regard.analysis.dialogue import judge_chatbot, judge_recall, recall_questions
+from regard.analysis.dialogue import judge_chatbot, judge_recall, recall_questions, replies_of
 from regard.data.smalltalk import Dialogue, dialogues
 from regard.predict import Chatbot
 from regard.race.result import RaceResult, training_figures
@@ -63,16 +63,6 @@ def evaluate_chat(name: str, recipe: Recipe, run: Path, device: str = "auto") ->
     )
     result.save(run)
     return result
-
-
-def replies_of(unseen: Sequence[Dialogue]) -> tuple[list[tuple[str, ...]], list[str]]:
-    """Return the histories and the replies of the second speaker of generated dialogues."""
-    examples = [
-        (dialogue.turns[:number], dialogue.turns[number])
-        for dialogue in unseen
-        for number in range(1, len(dialogue.turns), 2)
-    ]
-    return [history for history, _ in examples], [reply for _, reply in examples]
 
 
 def _shown(chatbot: Chatbot, unseen: Sequence[Dialogue]) -> list[ShownReply]:
