@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -14,6 +14,7 @@ from regard.nn.recurrent import HiddenState, Packing
 from regard.nn.tap import joining_records, named_taps
 
 
+@runtime_checkable
 class MemoryCache(Protocol):
     """What a decoder has computed of each memory, once for all steps, such as keys and values."""
 
