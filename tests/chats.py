@@ -36,11 +36,16 @@ beam = 3
 """
 
 
+def write_dialogues(folder: Path) -> None:
+    """Write the dialogues into the file `train.txt` of a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = "\n".join("".join(f"{turn}\n" for turn in dialogue) for dialogue in DIALOGUES)
+    (folder / "train.txt").write_text(text, encoding="utf-8")
+
+
 def chat_recipe(root: Path, *overrides: str) -> Recipe:
     """Write the dialogues into a folder, and return a recipe for them."""
-    root.mkdir(parents=True, exist_ok=True)
-    text = "\n".join("".join(f"{turn}\n" for turn in dialogue) for dialogue in DIALOGUES)
-    (root / "train.txt").write_text(text, encoding="utf-8")
+    write_dialogues(root)
     return parse(RECIPE.format(root=root), overrides, name="chat")
 
 
