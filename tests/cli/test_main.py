@@ -15,7 +15,7 @@ from regard.recipe import shipped_recipe, shipped_recipes
 
 COMMANDS = [[], ["demo"], ["prepare"], ["tokens"], ["phrasebook"], ["score"], ["recipe"]]
 COMMANDS += [["train"], ["translate"], ["evaluate"], ["align"], ["perplexity"], ["serve"], ["race"]]
-COMMANDS += [["figure"], ["look"], ["tag"]]
+COMMANDS += [["figure"], ["look"], ["tag"], ["smalltalk"]]
 COMMANDS += [["recipe", name] for name in ("new", "show", "check", "explain", "schema")]
 
 

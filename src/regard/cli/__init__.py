@@ -28,6 +28,7 @@ from regard.cli import (
     recipe,
     score,
     serve,
+    smalltalk,
     tag,
     tokens,
     train,
@@ -44,6 +45,7 @@ app = typer.Typer(
     \b
     regard demo                                  try it, without data
     regard phrasebook --to de -n 5 --alignments  sentence pairs from a grammar
+    regard smalltalk -n 5                        dialogues from a grammar
     regard recipe new train.en train.de          a recipe for your files
     regard recipe show phrasebook                every setting of a run
     regard prepare phrasebook                    vocabulary and token store
@@ -91,6 +93,7 @@ app.command("prepare")(prepare.prepare)
 app.command("tokens")(tokens.tokens)
 app.command("train")(train.train)
 app.command("phrasebook")(phrasebook.phrasebook)
+app.command("smalltalk")(smalltalk.smalltalk)
 app.command("translate")(translate.translate)
 app.command("generate")(generate.generate)
 app.command("chat")(chat.chat)

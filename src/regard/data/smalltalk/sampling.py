@@ -10,7 +10,7 @@ from regard.data.generation import fraction
 from regard.data.smalltalk.dialogue import Dialogue, Evidence, Form
 from regard.data.smalltalk.grammar import WINDOW, Exchange, Role, Topic, Value, Wording
 
-LENGTHS = (2, 3, 3, 3, 4, 4, 4, 4, 5, 5, 6)
+LENGTHS = (2, 3, 3, 4, 4, 4, 4, 5, 5, 5, 6)
 """Exchanges of a dialogue; each of these is equally likely."""
 OPENED, CLOSED = 0.5, 0.4  # share of dialogues with an opening and with a closing, if they are long enough
 ASKED, TOLD = 0.5, 0.65  # bounds for a further part: a topic, a topic without its questions, otherwise a filler
