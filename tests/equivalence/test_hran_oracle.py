@@ -50,7 +50,7 @@ def attend(w: Weights, s: Array, turns: list[list[Array]]) -> tuple[Array, Array
     from_l, hidden = np.split(merged, [WIDTH])
     from_l_bias, hidden_bias = np.split(bias, [WIDTH])
     matrix = np.concatenate([from_s, from_l, from_h], 1)
-    state, states, alphas = np.zeros(WIDTH), [], []
+    state, states, alphas = np.zeros(WIDTH), list[Array](), list[Array]()
     for words in reversed(turns):
         together = [np.concatenate([s, state, h]) for h in words]
         alpha = softmax(np.array([v @ np.tanh(matrix @ x + from_l_bias) for x in together]))

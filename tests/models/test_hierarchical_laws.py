@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from regard import decode
 from regard.models.build import build, build_encoder, build_language_model, has_dynamic_shapes
+from regard.models.hierarchical import HierarchicalTransformerEncoder
 from regard.models.recurrent.state import RecurrentState
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.cross_entropy import smoothed_cross_entropy
@@ -152,7 +153,7 @@ def test_replaced_weights_of_words_act_on_every_turn() -> None:
     words, turns = "decoder.cell.words.weights", "decoder.cell.turns.weights"
     with recording(model, "decoder.cell.*.weights") as seen:
         unchanged = model(dialogues, target)
-    steps = {name: iter(seen[name][0].split(1, 2)) for name in (words, turns)}
+    steps = {name: iter(torch.split(seen[name][0], 1, 2)) for name in (words, turns)}
     with replacing(model, turns, lambda name, _: next(steps[name])):  # what was recorded goes back in
         torch.testing.assert_close(model(dialogues, target), unchanged)
     with replacing(model, words, lambda _, weights: torch.zeros_like(weights)):
@@ -248,6 +249,7 @@ def test_hran_computes_what_it_needs_of_a_dialogue_once() -> None:
 
 def test_the_last_turn_has_the_same_position_in_every_dialogue() -> None:
     encoder = MODELS["hierarchical"].encoder
+    assert isinstance(encoder, HierarchicalTransformerEncoder)
     with recording(encoder, "place") as seen:
         encoder.encode(NestedRagged.from_list([[[1], [2], [3]], [[4]], [[5], [6]]]))
     (place,) = seen["place"]

@@ -201,7 +201,7 @@ def test_training_batches_with_sampled_subwords_have_the_turns_of_the_data(
         assert isinstance(batch, HierarchicalChatBatch)
         stored = store.gather(batch.index_B.numpy())["history"]
         parts, members, _ = batch.inputs.parts()
-        expected = [field.turns(stored.ids[begin:end]) for begin, end in pairwise(stored.offsets)]
+        expected = [field.turns(stored.ids[begin:end].tolist()) for begin, end in pairwise(stored.offsets)]
         assert members.lengths_B.tolist() == list(map(len, expected))
         turns = [field.tokenizer.decode(ids[1:].tolist()) for ids in parts.to_list()]
         assert turns == [field.tokenizer.decode(turn) for history in expected for turn in history]
