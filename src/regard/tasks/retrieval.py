@@ -113,8 +113,8 @@ class RetrievalTask(Task):
         """Cut the beginnings of long histories and the ends of long replies off, and add symbols."""
         history = history_tokens(rows["history"], self.recipe.data.longest).to_ragged()
         reply = reply_tokens(rows["reply"], self.recipe.data.longest).to_ragged()
-        numbers = (self._numbers(name, rows[name]) for name in ("history", "reply"))
-        return RetrievalBatch(history, reply, *numbers, torch.from_numpy(index))
+        history_B, reply_B = self._numbers("history", rows["history"]), self._numbers("reply", rows["reply"])
+        return RetrievalBatch(history, reply, history_B, reply_B, torch.from_numpy(index))
 
     def build(self, sizes: Mapping[str, int]) -> DualEncoder:
         """Build a dual encoder with encoders of the recipe's family."""
