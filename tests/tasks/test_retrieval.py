@@ -283,19 +283,19 @@ def test_a_dual_encoder_learns_validates_and_becomes_a_ranker_and_a_retriever(ma
 
     ranker = load_run(tmp_path / "run", "cpu")
     assert isinstance(ranker, ReplyRanker)
-    history = ["I have a red cat .", "a cat is nice .", "which one is it ?"]
+    *history, reply = json.loads(lines[0])["turns"]
     replies = [f"it is the {colour} {thing} ." for colour in COLOURS for thing in THINGS]
-    assert ranker.rank(history, replies)[0][0] == "it is the red cat ."
+    assert ranker.rank(history, replies)[0][0] == reply
     (tmp_path / "base.tsv").write_text("".join(f"which one is it ?\t{reply}\n" for reply in replies), encoding="utf-8")
     retriever = ranker.with_knowledge(tmp_path / "base.tsv")
-    assert retriever.retrieve(history)[0].text == "it is the red cat ."
+    assert retriever.retrieve(history)[0].text == reply
     assert retriever.retrieve(history) == load_retriever(tmp_path / "base.tsv", tmp_path / "run", "dual").retrieve(
         history
     )
     both = load_retriever(tmp_path / "base.tsv", tmp_path / "run")
     assert isinstance(both, FusedRetriever)
     assert isinstance(both.dense, DualEncoderRetriever)
-    assert both.retrieve(history)[0].text == "it is the red cat ."
+    assert both.retrieve(history)[0].text == reply
     # Saved and loaded again, the weights are the same to the bit.
     again = load_retriever(KnowledgeBase.read(tmp_path / "base.tsv"), tmp_path / "run", device="cpu")
     assert again.retrieve_batch([history, "red"], top=5) == both.retrieve_batch([history, "red"], top=5)

@@ -168,7 +168,8 @@ def standardised(scores_QK: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return scores minus the mean of their row, divided by its standard deviation; zeros if all are equal."""
     centred_QK = scores_QK - scores_QK.mean(-1, keepdims=True)
     deviation_Q1 = centred_QK.std(-1, keepdims=True)
-    return centred_QK / np.where(deviation_Q1 > 0, deviation_Q1, 1.0)
+    scaled_QK: NDArray[np.float64] = centred_QK / np.where(deviation_Q1 > 0, deviation_Q1, 1.0)
+    return scaled_QK
 
 
 def rank_candidates(chatbot: Chatbot, history: str | History, candidates: Iterable[str]) -> list[Reply]:
