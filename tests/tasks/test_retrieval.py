@@ -357,3 +357,16 @@ def test_the_feed_gives_every_example_once_in_an_epoch(make: Make, tmp_path: Pat
     assert isinstance(feed, Feed)
     numbers = [int(number) for step in feed.epoch(0) for batch in step for number in batch.index_B]  # type: ignore[attr-defined]
     assert sorted(numbers) == list(range(len(feed.stores[0])))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train.rdrop=1.0", "train.rdrop = 1 is for models that predict tokens or labels"),
+        ("text.joint=false", "compares texts of one vocabulary; set text.joint = true"),
+        ("model={ kind = 'luong' }", "model.kind = 'luong' has no encoder of its own"),
+    ],
+)
+def test_a_recipe_that_a_dual_encoder_cannot_follow_is_an_error(override: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse(RECIPE, [override])
