@@ -16,6 +16,7 @@ from tests.fork_server import forked_python
 from tests.train.conftest import weights
 
 from regard.bundle import load_scores
+from regard.data.phrasebook import phrases
 from regard.recipe import Recipe, dump, parse
 from regard.tasks import load_bundle
 from regard.train.distributed import WorkerGroup
@@ -73,6 +74,15 @@ text = { size = 330, sampling = 0.1 }
 model = { kind = "bahdanau", width = 16, embedding = 16, dropout = 0.0 }
 train.choose = "bleu"
 """,
+    "retrieval": """
+task = "chat"
+chat.objective = "retrieve"
+data.train = [{ path = "dialogues.txt" }]
+data.valid = { path = "dialogues.txt" }
+text.size = 320
+model = { width = 16, inner = 32, heads = 2, encoder_layers = 1, dropout = 0.0 }
+train.choose = "recall"
+""",
 }
 """Recipes of all tasks but translation, by the names of their runs."""
 Make = Callable[..., Recipe]
@@ -127,6 +137,8 @@ def test_two_processes_train_like_one_and_read_each_others_checkpoints(
     (tmp_path / "tiny.toml").write_text(dump(recipe), encoding="utf-8")
     write_dialogues(tmp_path)
     (tmp_path / "tasks").mkdir()
+    turns = [phrase.source for phrase in phrases("de", "train", 200)]
+    (tmp_path / "dialogues.txt").write_text("\n".join(turns), encoding="utf-8")
     for name in TASKS:
         (tmp_path / "tasks" / f"{name}.toml").write_text(dump(task_recipe(name, tmp_path)), encoding="utf-8")
     launch = [forked_python(), "-m", "torch.distributed.run", "--standalone", "--max-restarts", "1"]
