@@ -2,13 +2,16 @@
 
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.chats import DIALOGUES
 from typer.testing import CliRunner, Result
 
 from regard.cli import app
 from regard.data.phrasebook import phrases
+from regard.tasks import load_chatbot
 
 KNOWN = list(phrases("de", "train", 20))
 
@@ -117,3 +120,34 @@ def test_a_user_error_is_one_sentence(words: list[str], sentence: str, folder: P
     result = regard(*words)
     assert isinstance(result.exception, ValueError | OSError)
     assert sentence in str(result.exception)
+
+
+def test_perplexity_of_a_chat_is_that_of_the_replies_of_dialogues(
+    memorised_chat_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    turns = [{"text": text, "speaker": "ab"[at % 2]} for at, text in enumerate(DIALOGUES[0])]
+    Path("talk.jsonl").write_text(json.dumps({"turns": turns}) + "\n", encoding="utf-8")
+    Path("talk.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairwise(DIALOGUES[0])), encoding="utf-8")
+    chatbot = load_chatbot(memorised_chat_run, "cpu", "float32")
+    replies, histories = DIALOGUES[0][1:], [DIALOGUES[0][:number] for number in range(1, 4)]
+    table = json.loads(output("perplexity", memorised_chat_run, "talk.jsonl", "--json"))
+    assert table == pytest.approx(chatbot.perplexity(histories, replies).to_json())
+    assert (table["words"], table["bytes"]) == (10, sum(map(len, replies)))
+    pairs = json.loads(output("perplexity", memorised_chat_run, "talk.tsv", "--json"))
+    assert pairs["tokens"] == table["tokens"]
+    assert pairs["perplexity"] > table["perplexity"]
+    assert "word perplexity" in output("perplexity", memorised_chat_run, "talk.jsonl")
+
+
+def test_perplexity_of_a_chat_names_what_is_wrong_with_its_file(
+    memorised_chat_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("talk.txt").write_text("Hi.\n\nHello.\n", encoding="utf-8")
+    result = regard("perplexity", memorised_chat_run, "talk.txt")
+    assert "talk.txt has no replies: its 2 dialogues have a single turn or none" in str(result.exception)
+    result = regard("perplexity", memorised_chat_run, "no.txt")
+    assert "no.txt does not exist" in str(result.exception)
+    result = regard("perplexity", memorised_chat_run, "--source", "talk.txt", "--target", "talk.txt")
+    assert "was trained with task = 'chat'" in str(result.exception)

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from regard.data.corpus import Reader
 from regard.data.dialogues import CHUNK, Turn, examples, given_examples, read_dialogues, read_examples
 from regard.data.fields import Fields, TextField, TurnsField
 from regard.data.fields.lists import on_one_line, split_turns
-from regard.recipe import ME, YOU, Corpus, Data, DialogueCorpus, JsonlCorpus, TextCorpus, TsvCorpus
+from regard.recipe import ME, YOU, Corpus, Data, DialogueCorpus, Filter, JsonlCorpus, TextCorpus, TsvCorpus
 from regard.text import Tokenizer, TokenizerSettings
 
 FIELDS = ("history", "reply")
@@ -37,17 +38,20 @@ def texts(path: Path, key: str = "turns") -> list[list[str]]:
     return [[turn.text for turn in dialogue] for dialogue in read_dialogues(path, key)]
 
 
-def read(path: Path, turns: int = 6, reverse: bool = False, **corpus: str) -> list[tuple[str, ...]]:
-    return list(reader(path.parent, turns, reverse).records(DialogueCorpus(path=path.name, **corpus)))
+def read(
+    path: Path, turns: int = 6, reverse: bool = False, key: str = "turns", speaker: str = ""
+) -> list[tuple[str, ...]]:
+    corpus = DialogueCorpus(path=path.name, key=key, speaker=speaker)
+    return list(reader(path.parent, turns, reverse).records(corpus))
 
 
 def reader(root: Path, turns: int = 6, reverse: bool = False) -> Reader:
     return Reader(FIELDS, root, turns=turns, reverse=reverse)
 
 
-def refusal(path: Path, **corpus: str) -> str:
+def refusal(path: Path, speaker: str = "") -> str:
     with pytest.raises(ValueError, match=r"\w") as caught:
-        read(path, **corpus)
+        read(path, speaker=speaker)
     return str(caught.value).removeprefix(str(path))
 
 
@@ -227,11 +231,11 @@ def test_a_store_has_the_histories_and_replies_as_they_were_read_and_drops_what_
     rows = [["Hi.", long, "Hello."], ["Hi.", "Hello."], ["Hi.", "Hello."], ["Hello.", "Hello."], ["a" * 99, "Hi."]]
     path = write_json(tmp_path / "talk.jsonl", *rows)
     data = Data(root=str(tmp_path), train=(DialogueCorpus(path=path.name),), longest=40)
-    drop = ("empty", "long", "duplicate")  # those of the task
+    drop: tuple[Filter, ...] = ("empty", "long", "duplicate")  # those of the task
     store = build_store(data.train[0], data, fields, cache=tmp_path / "cache", drop=drop, keep_text=True)
     # The long reply is dropped, but not a long history; what was said may be repeated.
     assert store.report.dropped == {"empty": 0, "long": 1, "duplicate": 1}
-    assert store.text(range(4)) == {
+    assert store.text(np.arange(4)) == {
         "history": [f"Hi.\t{long.strip()}", "Hi.\t", "Hello.\t", f"{'a' * 99}\t"],
         "reply": ["Hello.", "Hello.", "Hello.", "Hi."],
     }
@@ -239,4 +243,4 @@ def test_a_store_has_the_histories_and_replies_as_they_were_read_and_drops_what_
     other = data.model_copy(update={"turns": 1})
     again = build_store(other.train[0], other, fields, cache=tmp_path / "cache", drop=drop, keep_text=True)
     assert again.folder != store.folder
-    assert again.text([0])["history"] == [f"{long.strip()}\t"]
+    assert again.text(np.arange(1))["history"] == [f"{long.strip()}\t"]

@@ -11,11 +11,11 @@ from typer.main import get_command
 
 from regard.cli import app
 from regard.cli.flags import spell_flag
-from regard.options import GenerationOptions, OptionError, OptionSet, TranslationOptions
+from regard.options import ChatOptions, GenerationOptions, OptionError, OptionSet, TranslationOptions
 from regard.recipe import Decode
 from regard.recipe.decode import pydantic_field
 
-CLASSES = [TranslationOptions, GenerationOptions]
+CLASSES = [TranslationOptions, GenerationOptions, ChatOptions]
 
 
 @pytest.mark.parametrize("options", CLASSES)
@@ -149,3 +149,38 @@ def test_options_are_imported_without_torch_and_pydantic() -> None:
 )
 def test_the_signature_names_every_option_that_changes_the_text(options: dict[str, object], signature: str) -> None:
     assert TranslationOptions().override(**options).signature == signature
+
+
+def test_an_option_of_sampling_turns_sampling_on_in_chat() -> None:
+    assert not ChatOptions().sample
+    for changes in ({"temperature": 0.7}, {"seed": 0}, {"top_k": 5}, {"sample": True}):
+        assert ChatOptions().override(**changes).sample
+    assert not ChatOptions().override(top_k=None, turns=2).sample
+    for changes, message in (
+        ({"beam": 4, "temperature": 0.5}, "beam needs beam search, but temperature needs sampling"),
+        ({"sample": False, "temperature": 0.5}, "temperature has no effect on beam search"),
+        ({"min_tokens": 90}, "min_tokens is 90, which is more than max_tokens, 80"),
+        ({"turns": 0}, "turns must be an integer of at least 1"),
+        ({"candidates": 0}, "candidates must be an integer of at least 1"),
+        ({"rerank_weight": 1.5}, "rerank_weight must be a number of at least 0 and of at most 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ChatOptions().override(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "beam", "nbest"),
+    [
+        ({}, 20, 20),
+        ({"beam": 30}, 30, 20),
+        ({"nbest": 25, "beam": 25}, 25, 25),
+        ({"candidates": 7, "beam": 6, "groups": 3}, 9, 7),
+        ({"sample": True, "candidates": 9}, 5, 9),
+    ],
+)
+def test_a_search_for_candidates_finds_enough_of_them_in_groups_of_one_size(
+    changes: dict[str, Any], beam: int, nbest: int
+) -> None:
+    options = ChatOptions().override(**changes)
+    wider = options.with_candidates()
+    assert (wider.beam, wider.nbest, wider.sample) == (beam, nbest, options.sample)

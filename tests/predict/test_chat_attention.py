@@ -66,7 +66,7 @@ def test_the_weight_of_a_word_is_the_sum_over_its_tokens_and_the_mean_over_layer
     with torch.no_grad(), recording(chatbot.model, "decoder*cross.weights") as recorded:
         chatbot.model.states(chatbot.inputs(chatbot.encode([ASKED])), target)
     layers = [recorded[name][0][0] for name in cross_attention_taps(chatbot.model)]
-    weights = (sum(layer.sum(0) / layer.shape[0] for layer in layers) / len(layers)).tolist()
+    weights = torch.stack([layer.sum(0) / layer.shape[0] for layer in layers]).mean(0).tolist()
     assert len(layers) == 2
     column = 0
     for turn in seen.turns:

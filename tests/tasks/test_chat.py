@@ -185,6 +185,8 @@ def test_long_histories_are_cut_and_long_replies_left_out_of_training_and_valida
     assert prepared.stores[0].report.dropped == {"empty": 0, "long": 1, "duplicate": 0}
     assert prepared.valid is not None
     assert prepared.valid.too_long == (3,)
+    message = "data.valid: 1 of 3 records have more than data.longest = 60 tokens and are left out (record 3)"
+    assert message in prepared.notices()
     assert all(np.isfinite(event.loss) for event in validations(trained(recipe, tmp_path / "run")))
 
 
@@ -208,7 +210,7 @@ def test_training_batches_have_the_turns_of_the_data_in_every_order_and_segmenta
         for ids, row in zip(batch.history.to_list(), lists_from(stored["history"]), strict=True):
             assert field.decode(ids.tolist()) == field.decode(row)
         for ids, row in zip(batch.reply.to_list(), lists_from(stored["reply"]), strict=True):
-            assert TextField(field.tokenizer).decode(ids) == TextField(field.tokenizer).decode(row)
+            assert TextField(field.tokenizer).decode(ids.tolist()) == TextField(field.tokenizer).decode(row)
     assert sorted(seen) == list(range(13))
     setup.model.eval()
     torch.testing.assert_close(setup.module(StaticShape.from_feed(feed).fill(batches[0])), setup.module(batches[0]))

@@ -68,9 +68,7 @@ def perplexity(
         _print_text_perplexity(run, text, as_json, device)
         return
     if source is None or target is None:
-        raise ValueError(
-            "give a TEXT file for a language model or chat, or --source and --target for a translation model"
-        )
+        raise ValueError("give TEXT for a language model or chat, or --source and --target for a translation model")
     from regard.predict.scoring import CorpusPerplexity, score_pairs
     from regard.tasks import load_translator
 

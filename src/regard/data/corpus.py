@@ -140,7 +140,9 @@ class Reader:
                 return (((histories, replies), lines) for histories, replies, lines in parts)
             case TextCorpus() | TsvCorpus() | JsonlCorpus() if "history" in self.fields:
                 pairs = self._columns(corpus, paths)
-                return ((given_examples(*columns, self.turns, self.reverse), None) for columns in pairs)
+                return (
+                    (given_examples(histories, replies, self.turns, self.reverse), None) for histories, replies in pairs
+                )
             case _:
                 return ((columns, None) for columns in self._columns(corpus, paths))
 

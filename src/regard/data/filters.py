@@ -3,7 +3,7 @@
 Each record is counted under the first filter that drops it, in this order:
 
 - `empty`: a field has no text, or its text has no tokens.
-- `long`: a text has more than `longest` tokens, a tag included.
+- `long`: a text has more than `longest` tokens, a tag included; histories of turns may have any length.
 - `ratio`: one text has more than `ratio` times as many tokens as another, tags not counted.
 - `copy`: all texts are the same, apart from white space around them.
 - `duplicate`: all values equal those of an earlier record of the same corpus.

@@ -23,7 +23,7 @@ from regard.data.corpus import Reader
 from regard.data.fields import CUT_KINDS, TEXT_KINDS, Field, Fields, TextField, learn_fields, load_fields
 from regard.data.store import Store
 from regard.files import write_atomically
-from regard.recipe import Corpus, FieldKind, Filter, Recipe, dump
+from regard.recipe import Corpus, DialogueCorpus, FieldKind, Filter, Recipe, SmallTalkCorpus, dump
 from regard.run_files import RECIPE
 
 _log = logging.getLogger("regard")
@@ -65,7 +65,7 @@ class EvaluationData:
     limit: int | None
     """Maximum number of tokens of a text, if it has one."""
     too_long: tuple[int, ...]
-    """Lines of the records that were left out because a text has more tokens."""
+    """Numbers of the records that were left out because a text has more tokens."""
 
     def notices(self, name: str) -> list[str]:
         """Return a message about the records that were left out, if there are any."""
@@ -73,9 +73,10 @@ class EvaluationData:
             return []
         total = len(self.too_long) + len(self.store)
         lines = ", ".join(map(str, self.too_long[:5])) + ", …" * (len(self.too_long) > 5)
+        unit = "record" if isinstance(self.corpus, DialogueCorpus | SmallTalkCorpus) else "line"
         return [
             f"{name}: {len(self.too_long)} of {total} records have more than data.longest = {self.limit} tokens and "
-            f"are left out (line {lines})"
+            f"are left out ({unit} {lines})"
         ]
 
 
