@@ -42,6 +42,18 @@ def read_dialogues(path: Path, key: str = "turns") -> Iterator[list[Turn]]:
         yield _join_speakers(turns)
 
 
+def parse_dialogue(where: str, line: str, key: str, number: int) -> list[Turn]:
+    """Return the dialogue of one line of a JSONL file, without empty turns; see `read_dialogues`.
+
+    Args:
+        where: The file and line, for messages.
+        line: A JSON object.
+        key: The key of the array of turns.
+        number: The number of the line.
+    """
+    return _join_speakers(_json_turns(where, line, key, number))
+
+
 def read_examples(path: Path, corpus: DialogueCorpus, turns: int, reverse: bool) -> Iterator[Examples]:
     """Yield the histories and replies of a file of dialogues, many at once.
 

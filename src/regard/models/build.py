@@ -5,6 +5,7 @@ from torch import nn
 from regard import recipe
 from regard.models.classifier import Classifier, FirstTokenPooler
 from regard.models.convolutional import build_convs2s
+from regard.models.dual_encoder import DualEncoder, TextEncoder
 from regard.models.han import build_hierarchical_encoder
 from regard.models.language_model import LanguageModel
 from regard.models.masked_language_model import MaskedLanguageModel, PredictionHead
@@ -99,6 +100,27 @@ def build_classifier(
         return Classifier(hierarchical, nn.Identity(), width, classes, settings.dropout, ngrams)
     encoder, width = build_encoder(settings, vocabulary)
     model = Classifier(encoder, _make_pooling(options.pooling, width), width, classes, settings.dropout, ngrams)
+    if isinstance(settings, recipe.Transformer):
+        initialise(model, settings)
+    return model
+
+
+def build_dual_encoder(settings: recipe.Model, vocabulary: int, options: recipe.Chatting | None = None) -> DualEncoder:
+    """Build the untrained dual encoder of histories and replies that a recipe asks for.
+
+    Args:
+        settings: The `[model]` section.
+        vocabulary: Size of the vocabulary, which histories and replies share.
+        options: The `[chat]` section: how a text becomes one vector, and whether both sides share an encoder.
+    """
+    options = options or recipe.Chatting(objective="retrieve")
+
+    def make_side() -> tuple[TextEncoder, int]:
+        encoder, width = build_encoder(settings, vocabulary)
+        return TextEncoder(encoder, _make_pooling(options.pooling, width)), width
+
+    histories, width = make_side()
+    model = DualEncoder(histories, histories if options.shared else make_side()[0], width)
     if isinstance(settings, recipe.Transformer):
         initialise(model, settings)
     return model

@@ -1,4 +1,4 @@
-"""Predictors: trained models with their tokenizers, which translate, generate, classify, tag and score text."""
+"""Predictors: trained models with their tokenizers, which translate, generate, reply, classify, tag and score text."""
 
 from regard.options import Terminology, TranslationOptions
 from regard.predict.alignment import AlignmentHead
@@ -6,7 +6,10 @@ from regard.predict.chat_attention import AttendedTurn, ReplyAttention, reply_at
 from regard.predict.chatbot import Chatbot, Reply
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
 from regard.predict.conversation import Conversation, Exchange
+from regard.predict.knowledge_base import KnowledgeBase, QuestionReply
 from regard.predict.mask_filler import FilledText, MaskCandidate, MaskFiller, PseudoPerplexity
+from regard.predict.reply_ranker import DualEncoderRetriever, ReplyRanker
+from regard.predict.retriever import BM25Retriever, FusedRetriever, RetrievedReply, Retriever, rank_candidates
 from regard.predict.segments import TranslationRequest
 from regard.predict.surprisal import WordSurprisal, word_surprisals
 from regard.predict.tagger import TaggedSentence, WordTagger
@@ -18,17 +21,25 @@ __all__ = [
     "AlignmentHead",
     "AttendedSpan",
     "AttendedTurn",
+    "BM25Retriever",
     "Chatbot",
     "ClassifiedText",
     "Conversation",
+    "DualEncoderRetriever",
     "Exchange",
     "FilledText",
+    "FusedRetriever",
     "GeneratedText",
+    "KnowledgeBase",
     "MaskCandidate",
     "MaskFiller",
     "PseudoPerplexity",
+    "QuestionReply",
     "Reply",
     "ReplyAttention",
+    "ReplyRanker",
+    "RetrievedReply",
+    "Retriever",
     "TaggedSentence",
     "Terminology",
     "TextClassifier",
@@ -40,6 +51,7 @@ __all__ = [
     "Translator",
     "WordSurprisal",
     "WordTagger",
+    "rank_candidates",
     "reply_attention",
     "word_surprisals",
 ]

@@ -89,6 +89,22 @@ def history_inputs(rows: Rows, hierarchical: bool, longest: int) -> tuple[Ragged
     return tokens.to_ragged(), sizes.to_ragged()
 
 
+def turns_with_text(histories: Sequence[str | History]) -> list[list[str]]:
+    """Return the turns of each history that are not empty, with a space for all white space.
+
+    Raises:
+        ValueError: A history has no text.
+    """
+    kept = []
+    for number, history in enumerate(histories, start=1):
+        turns = [history] if isinstance(history, str) else history
+        kept.append([text for turn in turns if (text := " ".join(turn.split()))])
+        if not kept[-1]:
+            which = f"history {number}" if len(histories) > 1 else "the history"
+            raise ValueError(f"{which} has no text to reply to; give at least one turn that is not empty")
+    return kept
+
+
 class Chatbot:
     """A trained encoder-decoder that replies to the turns of a dialogue.
 
@@ -268,13 +284,7 @@ class Chatbot:
         Raises:
             ValueError: A history has no text.
         """
-        values = []
-        for number, history in enumerate(histories, start=1):
-            texts = [text for turn in history if (text := " ".join(turn.split()))]
-            if not texts:
-                which = f"history {number}" if len(histories) > 1 else "the history"
-                raise ValueError(f"{which} has no text to reply to; give at least one turn that is not empty")
-            values.append(join_list(texts[-(turns or self.turns) :]))
+        values = [join_list(texts[-(turns or self.turns) :]) for texts in turns_with_text(histories)]
         return keep_last_parts(self.history_field.encode(values), self.longest)
 
     def inputs(self, rows: Rows) -> Ragged | NestedRagged:

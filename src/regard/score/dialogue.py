@@ -3,6 +3,9 @@
 import re
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from regard.score.metric import Score
 
 _WORD = re.compile(r"\w+|[^\w\s]")
@@ -40,3 +43,21 @@ def recall_at(ranks: Sequence[int], most: int, candidates: int) -> Score:
     return Score(
         name, 100 * hits / max(len(ranks), 1), f"k:{most}|candidates:{candidates}", f"({hits} of {len(ranks)})"
     )
+
+
+def draw_candidates(right: int, replies: int, count: int, seed: int) -> NDArray[np.int64]:
+    """Return the numbers of `count` replies to choose from: the right one, then distinct others, drawn at random.
+
+    Args:
+        right: The number of the right reply.
+        replies: The number of all distinct replies; if there are fewer than `count`, all of them are candidates.
+        count: The number of candidates.
+        seed: Seed of the choice.
+    """
+    others = np.random.default_rng(seed).choice(replies - 1, min(count, replies) - 1, replace=False)
+    return np.concatenate([[right], others + (others >= right)])
+
+
+def rank_of_first(similarity: NDArray[np.floating]) -> int:
+    """Return the rank of the first candidate by similarity, counted from 1; those that are as similar are before it."""
+    return int((similarity >= similarity[0]).sum())

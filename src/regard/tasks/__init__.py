@@ -10,12 +10,25 @@ A task of your own implements `Task` and is passed to `regard.train.loop.train(r
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from regard.bundle import Bundle, check_folder, find_device, load_bundle_recipe, read_bundle
-from regard.predict import Chatbot, MaskFiller, TextClassifier, TextGenerator, Translator, WordTagger
+from regard.predict import (
+    BM25Retriever,
+    Chatbot,
+    DualEncoderRetriever,
+    FusedRetriever,
+    KnowledgeBase,
+    MaskFiller,
+    ReplyRanker,
+    Retriever,
+    TextClassifier,
+    TextGenerator,
+    Translator,
+    WordTagger,
+)
 from regard.recipe import TASK_FIELDS, Recipe
 from regard.run_files import WEIGHTS
 from regard.run_path import find_run
@@ -23,6 +36,7 @@ from regard.tasks.chat import ChatTask
 from regard.tasks.classification import ClassificationTask
 from regard.tasks.language_model import LanguageModelTask
 from regard.tasks.masked_language_model import MaskedLanguageModelTask
+from regard.tasks.retrieval import RetrievalTask
 from regard.tasks.tagging import TaggingTask
 from regard.tasks.task import AttentionMap, Predictions, ProcessGroup, Sample, Task
 from regard.tasks.translation import TranslationTask
@@ -39,6 +53,8 @@ __all__ = [
     "load_classifier",
     "load_generator",
     "load_mask_filler",
+    "load_reply_ranker",
+    "load_retriever",
     "load_tagger",
     "load_translator",
     "make_task",
@@ -60,7 +76,7 @@ def make_task(recipe: Recipe) -> Task:
         case "tagging":
             return TaggingTask(recipe)
         case "chat":
-            return ChatTask(recipe)
+            return RetrievalTask(recipe) if recipe.is_retrieval else ChatTask(recipe)
         case unknown:
             similar = get_close_matches(unknown, TASK_FIELDS, n=1)
             hint = f"did you mean '{similar[0]}'?" if similar else f"the tasks are {', '.join(TASK_FIELDS)}"
@@ -125,6 +141,48 @@ def load_chatbot(path: str | Path, device: str = "auto", precision: str = "auto"
     return _load_as(Chatbot, "task = 'chat' and chat.objective = 'generate'", path, device, precision)
 
 
+def load_reply_ranker(path: str | Path, device: str = "auto", precision: str = "auto") -> ReplyRanker:
+    """Open a trained run as a ranker of replies; a run of another task raises a ValueError."""
+    return _load_as(ReplyRanker, "task = 'chat' and chat.objective = 'retrieve'", path, device, precision)
+
+
+def load_retriever(
+    knowledge: str | Path | KnowledgeBase,
+    run: str | Path | None = None,
+    method: Literal["bm25", "dual", "both"] | None = None,
+    device: str = "auto",
+    precision: str = "auto",
+) -> Retriever:
+    """Open a knowledge base to retrieve replies from.
+
+    Args:
+        knowledge: The knowledge base, or its file; see `KnowledgeBase.read`.
+        run: A dual encoder: a run of task = 'chat' with chat.objective = 'retrieve'.
+        method: `bm25` compares the words of history and question, `dual` the vectors of history and reply, `both`
+            combines them. Default: `both` with a run, `bm25` without.
+        device: Where the dual encoder runs; `auto` takes a GPU if there is one.
+        precision: Precision of the dual encoder: `auto`, `float32` or `bfloat16`.
+
+    Raises:
+        ValueError: The knowledge base has no pairs; the run is no dual encoder; or the method needs a run.
+    """
+    method = method or ("bm25" if run is None else "both")
+    if method not in ("bm25", "dual", "both"):
+        raise ValueError(f"there is no method '{method}' of retrieval; choose bm25, dual or both")
+    if method != "bm25" and run is None:
+        raise ValueError(
+            f"method = '{method}' needs a dual encoder: give a run of task = 'chat' and chat.objective = 'retrieve', "
+            "or use method = 'bm25'"
+        )
+    # The run is opened first: reading a large knowledge base takes longer than finding a wrong path.
+    ranker = None if method == "bm25" or run is None else load_reply_ranker(run, device, precision)
+    base = knowledge if isinstance(knowledge, KnowledgeBase) else KnowledgeBase.read(knowledge)
+    if ranker is None:
+        return BM25Retriever(base)
+    dual = DualEncoderRetriever(ranker, base)
+    return dual if method == "dual" else FusedRetriever([BM25Retriever(base), dual])
+
+
 def load_tagger(path: str | Path, device: str = "auto", precision: str = "auto") -> WordTagger:
     """Open a trained run as a tagger of words; a run of another task raises a ValueError."""
     return _load_as(WordTagger, "task = 'tagging'", path, device, precision)
@@ -145,4 +203,6 @@ def _wrong_task(path: str | Path, needed: str) -> ValueError:
     if recipe.task == "language_model":
         trained += f" and language_model.objective = '{recipe.language_model.objective}'"
         hint = f"; `regard {'fill' if recipe.is_masked else 'generate'}` uses such a run"
+    if recipe.task == "chat":
+        trained += f" and chat.objective = '{recipe.chat.objective}'"
     return ValueError(f"{path} was trained with {trained}, but this needs a run with {needed}{hint}")

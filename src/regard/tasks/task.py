@@ -142,6 +142,14 @@ class Task(ABC):
         return "tokens"
 
     @property
+    def divisible(self) -> bool:
+        """Whether the loss of a batch is the sum of the losses of its parts, so that threads may share a batch.
+
+        Only then does gradient accumulation, or the number of processes, not change the result.
+        """
+        return True
+
+    @property
     def multiline(self) -> bool:
         """Whether texts are documents, whose line breaks are tokens."""
         return False

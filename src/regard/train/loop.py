@@ -235,8 +235,9 @@ def _end_reason(settings: ResolvedTrain, state: RunState, decided: bool) -> Reas
 def _cpu_threads(
     setup: TrainingSetup, state: RunState, mode: ExecutionMode
 ) -> AbstractContextManager[CpuThreads | None]:
-    """Return data-parallel threads, if a single process trains an eager model on a CPU and batches are large enough."""
-    possible = setup.group.device.type == "cpu" and setup.group.world_size == 1 and not mode.compiled
+    """Return data-parallel threads, if one process trains an eager model on a CPU and batches are large enough."""
+    on_cpu = setup.group.device.type == "cpu" and setup.group.world_size == 1
+    possible = on_cpu and not mode.compiled and setup.task.divisible
     return (make_cpu_threads(state.budget) if possible else None) or nullcontext()
 
 
