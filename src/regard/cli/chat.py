@@ -7,7 +7,7 @@ import typer
 
 from regard.cli.flags import Device, given, with_options
 from regard.cli.streams import print_line, read_blocks
-from regard.options import ChatOptions
+from regard.options import ChatOptions, OptionError
 from regard.options.decoding import MACHINE, OUTPUT
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ def chat(
     encoder = run if chatbot is None else None
     retriever = None if retrieve is None else load_retriever(retrieve, encoder, method, device, precision)
     conversation = Conversation(chatbot, retriever, top, **given(options))
+    if chatbot is None and (unused := list(given(options))):
+        raise OptionError("{" + unused[0] + "} has no effect on replies that are retrieved; leave it out")
     if why and (chatbot is None or not has_attention(chatbot)):
         raise ValueError("--why needs a run whose model has attention; leave it out, or name another run")
     if sys.stdin.isatty() and not as_json:

@@ -167,8 +167,10 @@ class Conversation:
             value: Its value as a text; `default` sets it back.
 
         Raises:
-            ValueError: If there is no option of that name, or the value is not allowed.
+            ValueError: If there is no option of that name, the value is not allowed, or replies are retrieved.
         """
+        if self.chatbot is None:
+            raise ValueError("these replies are retrieved from a knowledge base, on which options have no effect")
         name = name.replace("-", "_")
         option = next((declared for declared in ChatOptions.declared() if declared.name == name), None)
         changes = {other: kept for other, kept in self.changes.items() if other != name}
@@ -242,7 +244,7 @@ class Conversation:
         )
         if self.chatbot is None:
             exchange = complete(self._next_retrieved(retrieved, earlier), None)
-        elif emit is not None and self.streams:
+        elif emit is not None and self.streams and (self.options.sample or not earlier):
             text = ""
             try:
                 with closing(self.chatbot.stream(history, **self._keywords(earlier))) as pieces:
