@@ -55,7 +55,7 @@ def test_a_plain_text_file_has_turns_and_a_blank_line_after_each_dialogue(tmp_pa
         ("a.tsv", b"a\tb\tc", "it has 3 columns"),
         ("a.tsv", b"\tan answer", "its question is empty"),
         ("a.tsv", b"a question\t \xc2\xa0", "its reply is empty"),
-        ("a.tsv", b"caf\xe9\tyes", "is not UTF-8"),
+        ("a.tsv", b"\xe9t\xe9\tyes", "is not UTF-8"),
         ("a.tsv", b"a\tred \x1b[31m text", "its reply contains the control character U+001B"),
         ("a.tsv", b"a\x00b\tc", "its question contains the control character U+0000"),
         ("a.jsonl", b'{"question": "a"}', "it needs the strings 'question' and 'reply'"),

@@ -102,7 +102,7 @@ def test_bm25_scores_are_those_of_the_formula_in_a_plain_loop(
 
 def retrievers(base: KnowledgeBase) -> list[Retriever]:
     bm25, dual = BM25Retriever(base), DualEncoderRetriever(RANKER, base)
-    return [bm25, dual, FusedRetriever([bm25, dual])]
+    return [bm25, dual, FusedRetriever(bm25, dual)]
 
 
 @given(bases, histories, st.integers(1, 15))
@@ -130,14 +130,14 @@ def test_the_similarity_of_a_dual_encoder_is_the_inner_product_of_vectors_of_tex
 
 
 @given(bases, histories)
-def test_fused_scores_are_the_mean_of_the_standardised_scores(base: KnowledgeBase, history: list[str]) -> None:
+def test_fused_scores_are_the_weighted_mean_of_the_standardised_scores(base: KnowledgeBase, history: list[str]) -> None:
     bm25, dual, fused = retrievers(base)
 
     def standardise(scores: NDArray[np.float64]) -> NDArray[np.float64]:
         deviation = math.sqrt(sum((score - scores.mean()) ** 2 for score in scores) / len(scores))
         return (scores - scores.mean()) / deviation if deviation > 1e-12 else 0 * scores
 
-    expected = (standardise(bm25.scores([history])[0]) + standardise(dual.scores([history])[0])) / 2
+    expected = 0.3 * standardise(bm25.scores([history])[0]) + 0.7 * standardise(dual.scores([history])[0])
     np.testing.assert_allclose(fused.scores([history])[0], expected, rtol=1e-6, atol=1e-6)
 
 
@@ -149,6 +149,12 @@ def test_a_batch_of_histories_gives_what_single_ones_give(base: KnowledgeBase, b
     bm25 = BM25Retriever(base)
     assert bm25.retrieve_batch(batch) == [bm25.retrieve(history) for history in batch]
     assert bm25.retrieve_batch([]) == []
+
+
+def test_retrievers_over_different_knowledge_bases_cannot_be_combined() -> None:
+    bases = [KnowledgeBase.of([("red", "a")]) for _ in range(2)]
+    with pytest.raises(ValueError, match="different knowledge bases"):
+        FusedRetriever(BM25Retriever(bases[0]), DualEncoderRetriever(RANKER, bases[1]))
 
 
 def test_a_large_base_of_equal_questions_and_few_replies_gives_the_first_lines() -> None:

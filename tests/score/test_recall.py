@@ -39,3 +39,4 @@ def test_a_candidate_as_similar_as_the_right_one_is_ranked_before_it() -> None:
     assert rank_of_first(np.array([0.5, 0.1, 0.2])) == 1
     assert rank_of_first(np.array([0.5, 0.5, 0.9, 0.1])) == 3
     assert rank_of_first(np.zeros(7)) == 7
+    assert rank_of_first(np.full(7, np.nan)) == 7

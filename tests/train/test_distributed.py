@@ -15,6 +15,7 @@ from tests.fork_server import forked_python
 from tests.train.conftest import weights
 
 from regard.bundle import load_scores
+from regard.data.phrasebook import phrases
 from regard.recipe import Recipe, dump, parse
 from regard.tasks import load_bundle
 from regard.train.distributed import WorkerGroup
@@ -65,6 +66,15 @@ data = { block = 24, train = [{ to = "de", pairs = 150 }], valid = { to = "de", 
 text.size = 320
 model = { width = 16, inner = 32, heads = 2, decoder_layers = 1, dropout = 0.0 }
 """,
+    "retrieval": """
+task = "chat"
+chat.objective = "retrieve"
+data.train = [{ path = "dialogues.txt" }]
+data.valid = { path = "dialogues.txt" }
+text.size = 320
+model = { width = 16, inner = 32, heads = 2, encoder_layers = 1, dropout = 0.0 }
+train.choose = "recall"
+""",
 }
 """Recipes of all tasks but translation, by the names of their runs."""
 Make = Callable[..., Recipe]
@@ -90,9 +100,9 @@ def _with(recipe: Recipe, **settings: object) -> Recipe:
     return recipe.model_copy(update={"train": recipe.train.model_copy(update=settings)})
 
 
-def task_recipe(name: str) -> Recipe:
-    """Return one of the recipes of tasks."""
-    return parse(TASKS[name], TRAINING, name=name)
+def task_recipe(name: str, folder: Path) -> Recipe:
+    """Return one of the recipes of tasks; a file of dialogues is in the folder."""
+    return parse(TASKS[name], [*TRAINING, f"data.root='{folder}'"], name=name)
 
 
 def without_times(scores: dict[str, Any]) -> dict[str, Any]:
@@ -118,8 +128,10 @@ def test_two_processes_train_like_one_and_read_each_others_checkpoints(
     trained(_with(step_of_two, steps=4), tmp_path / "alone")
     (tmp_path / "tiny.toml").write_text(dump(recipe), encoding="utf-8")
     (tmp_path / "tasks").mkdir()
+    turns = [phrase.source for phrase in phrases("de", "train", 200)]
+    (tmp_path / "dialogues.txt").write_text("\n".join(turns), encoding="utf-8")
     for name in TASKS:
-        (tmp_path / "tasks" / f"{name}.toml").write_text(dump(task_recipe(name)), encoding="utf-8")
+        (tmp_path / "tasks" / f"{name}.toml").write_text(dump(task_recipe(name, tmp_path)), encoding="utf-8")
     launch = [forked_python(), "-m", "torch.distributed.run", "--standalone", "--max-restarts", "1"]
     script = [str(Path(__file__).with_name("together.py")), str(tmp_path / "tiny.toml"), str(tmp_path)]
     result = subprocess.run(
@@ -141,7 +153,7 @@ def test_two_processes_train_like_one_and_read_each_others_checkpoints(
     assert load_bundle(tmp_path / "whole").scores["training"]["processes"] == 2
     for name in TASKS:
         alone = tmp_path / f"{name}-alone"
-        trained(_with(task_recipe(name), accumulate=2), alone)
+        trained(_with(task_recipe(name, tmp_path), accumulate=2), alone)
         agree(alone, tmp_path / name)
         scores, expected = load_scores(tmp_path / name), load_scores(alone)
         assert (scores["training"]["processes"], expected["training"]["processes"]) == (2, 1), name

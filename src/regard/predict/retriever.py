@@ -2,7 +2,7 @@
 
 BM25Retriever           by the words that the history shares with the questions
 DualEncoderRetriever    by the vectors of the history and the replies (`regard.predict.reply_ranker`)
-FusedRetriever          by several retrievers together
+FusedRetriever          by both
 """
 
 import logging
@@ -21,6 +21,7 @@ from regard.predict.knowledge_base import KnowledgeBase
 
 CHUNK = 1 << 22  # scores that are in memory at once
 EARLIER = 0.1  # weight of a turn in a query, relative to the turn after it
+DENSE_WEIGHT = 0.7  # of the vectors, beside the words; docs/retrieval.md has the measurements of both numbers
 NEGLIGIBLE = 0.01  # turns of less weight are not searched for
 _log = logging.getLogger("regard")
 
@@ -135,30 +136,40 @@ class BM25Retriever(Retriever):
 
 
 class FusedRetriever(Retriever):
-    """Retrieves by the mean of the standardised scores of several retrievers over one knowledge base."""
+    """Retrieves by the standardised scores of two retrievers over one knowledge base, usually BM25 and a dual encoder.
 
-    def __init__(self, retrievers: Sequence[Retriever]) -> None:
-        """Combine retrievers over one knowledge base."""
-        super().__init__(retrievers[0].knowledge)
-        assert all(retriever.knowledge is self.knowledge for retriever in retrievers)
-        self.retrievers = tuple(retrievers)
+    BM25 finds names and rare words, a dual encoder what is said in other words.
+    """
+
+    def __init__(self, lexical: Retriever, dense: Retriever, weight: float = DENSE_WEIGHT) -> None:
+        """Combine two retrievers.
+
+        Args:
+            lexical: The first retriever.
+            dense: The second retriever, over the same knowledge base.
+            weight: Weight of the second, between 0 and 1; that of the first is the rest.
+        """
+        super().__init__(lexical.knowledge)
+        if dense.knowledge is not lexical.knowledge:
+            raise ValueError("the retrievers have different knowledge bases; make both with the same one")
+        self.lexical, self.dense, self.weight = lexical, dense, weight
 
     def scores(self, histories: Sequence[str | History]) -> NDArray[np.float64]:
-        """Return for each history (row) and pair (column) the mean over the retrievers, in standard deviations.
+        """Return the weighted mean of both scores of each history (row) and pair (column), in standard deviations.
 
         A retriever for which all pairs are equally similar to a history has no influence.
         """
-        total = np.zeros((len(histories), len(self.knowledge)))
-        for retriever in self.retrievers:
-            total += standardised(retriever.scores(histories))
-        return total / len(self.retrievers)
+        lexical_QK, dense_QK = (standardised(part.scores(histories)) for part in (self.lexical, self.dense))
+        fused_QK: NDArray[np.float64] = (1 - self.weight) * lexical_QK + self.weight * dense_QK
+        return fused_QK
 
 
 def standardised(scores_QK: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return scores minus the mean of their row, divided by its standard deviation; zeros if all are equal."""
     centred_QK = scores_QK - scores_QK.mean(-1, keepdims=True)
     deviation_Q1 = centred_QK.std(-1, keepdims=True)
-    return np.divide(centred_QK, deviation_Q1, out=np.zeros_like(centred_QK), where=deviation_Q1 > 0)
+    scaled_QK: NDArray[np.float64] = centred_QK / np.where(deviation_Q1 > 0, deviation_Q1, 1.0)
+    return scaled_QK
 
 
 def rank_candidates(chatbot: Chatbot, history: str | History, candidates: Iterable[str]) -> list[Reply]:

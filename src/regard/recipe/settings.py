@@ -324,6 +324,11 @@ class Recipe(Section):
                 )
             if not self.text.joint:
                 raise ValueError("chat.objective = 'retrieve' compares texts of one vocabulary; set text.joint = true")
+            if self.train.rdrop:
+                raise ValueError(
+                    f"train.rdrop = {self.train.rdrop:g} is for models that predict tokens or labels, which "
+                    "chat.objective = 'retrieve' does not; remove it"
+                )
             return
         if isinstance(self.model, Rnn):
             raise ValueError(

@@ -60,4 +60,4 @@ def draw_candidates(right: int, replies: int, count: int, seed: int) -> NDArray[
 
 def rank_of_first(similarity: NDArray[np.floating]) -> int:
     """Return the rank of the first candidate by similarity, counted from 1; those that are as similar are before it."""
-    return int((similarity >= similarity[0]).sum())
+    return len(similarity) - int((similarity < similarity[0]).sum())  # the last one, if it is not a number

@@ -180,7 +180,7 @@ def load_retriever(
     if ranker is None:
         return BM25Retriever(base)
     dual = DualEncoderRetriever(ranker, base)
-    return dual if method == "dual" else FusedRetriever([BM25Retriever(base), dual])
+    return dual if method == "dual" else FusedRetriever(BM25Retriever(base), dual)
 
 
 def load_tagger(path: str | Path, device: str = "auto", precision: str = "auto") -> WordTagger:

@@ -113,8 +113,8 @@ class RetrievalTask(Task):
         """Cut the beginnings of long histories and the ends of long replies off, and add symbols."""
         history = history_tokens(rows["history"], self.recipe.data.longest).to_ragged()
         reply = reply_tokens(rows["reply"], self.recipe.data.longest).to_ragged()
-        numbers = (self._numbers(name, rows[name]) for name in ("history", "reply"))
-        return RetrievalBatch(history, reply, *numbers, torch.from_numpy(index))
+        history_B, reply_B = self._numbers("history", rows["history"]), self._numbers("reply", rows["reply"])
+        return RetrievalBatch(history, reply, history_B, reply_B, torch.from_numpy(index))
 
     def build(self, sizes: Mapping[str, int]) -> DualEncoder:
         """Build a dual encoder with encoders of the recipe's family."""
@@ -195,7 +195,7 @@ class RetrievalTask(Task):
         else:
             texts = [ids.tobytes() for ids in np.split(rows.ids, rows.offsets[1:-1])]
         numbers: dict[bytes | str, int] = {}
-        return torch.tensor([numbers.setdefault(text, len(numbers)) for text in texts])
+        return torch.tensor([numbers.setdefault(text, len(numbers)) for text in texts], dtype=torch.int64)
 
     def _select(
         self,
@@ -214,13 +214,20 @@ class RetrievalTask(Task):
         pool = list(dict.fromkeys(store.text(np.arange(len(store)))["reply"]))
         number = {reply: place for place, reply in enumerate(pool)}
         mine = range(group.rank, len(histories), group.world_size)
-        drawn = [draw_candidates(number[references[index]], len(pool), size, seed=index) for index in mine]
-        used, places = np.unique(drawn or np.zeros((0, 1), int), return_inverse=True)
-        replies = ranker.reply_vectors([pool[place] for place in used])
+
+        def candidates(index: int) -> Numbers:
+            return draw_candidates(number[references[index]], len(pool), size, seed=index)
+
+        is_used = np.zeros(len(pool), bool)
+        for index in mine:  # they are drawn again below: all together would take much memory
+            is_used[candidates(index)] = True
+        replies = ranker.reply_vectors([reply for reply, used in zip(pool, is_used, strict=True) if used])
+        row_of = np.cumsum(is_used) - 1
         part = []
-        for query, row in zip(ranker.history_vectors([histories[index] for index in mine]), places, strict=True):
-            similarity = replies[row] @ query
-            best = pool[used[row[int(similarity[:FEW].argmax())]]]
+        for query, index in zip(ranker.history_vectors([histories[index] for index in mine]), mine, strict=True):
+            places = candidates(index)
+            similarity = replies[row_of[places]] @ query
+            best = pool[places[int(similarity[:FEW].argmax())]]
             part.append("\t".join([str(rank_of_first(similarity[:FEW])), str(rank_of_first(similarity)), best]))
         gathered = [line.split("\t", 2) for line in group.gather_strided(part)]
         few, many = min(FEW, len(pool)), min(size, len(pool))

@@ -1,8 +1,9 @@
 """One update of the weights, on one device or many: forward, backward, gradient clipping, optimiser step.
 
 The loss is summed over units (tokens, labels, …) and divided once by the units of the whole step, over all
-micro-batches and processes. Gradient accumulation and more processes therefore change the speed and nothing else.
-Nothing here synchronises with the device.
+micro-batches and processes. Gradient accumulation and more processes therefore change the speed and nothing else,
+unless the loss of an example depends on the others of its batch (`Task.divisible`). Nothing here synchronises with the
+device.
 """
 
 from collections.abc import Iterator, Sequence
