@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
@@ -11,10 +12,17 @@ from hypothesis import strategies as st
 from tests.chatting import NAMES, TURNS
 
 from regard.data.dialogues import read_dialogues
-from regard.predict import Chatbot, Conversation
-from regard.predict.conversation import OptionError
+from regard.options import OptionError
+from regard.predict import BM25Retriever, Chatbot, Conversation, KnowledgeBase, Retriever
 from regard.tasks import load_chatbot
 
+KNOWLEDGE = KnowledgeBase.of(
+    [
+        ("When do you open?", "We open at nine."),
+        ("When do you close?", "We close at six."),
+        ("What does it cost?", "It costs two euros."),
+    ]
+)
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)  # with lone surrogates and control characters
 
 
@@ -145,12 +153,13 @@ def test_a_message_whose_reply_is_interrupted_before_it_begins_is_not_kept(chatb
     conversation.send("My name is Ben.")
     before = list(conversation.exchanges)
 
-    class Interrupted:
-        def retrieve(self, history: object, top: int) -> list[object]:
+    class Interrupted(Retriever):
+        def scores(self, histories: object) -> NoReturn:
             raise KeyboardInterrupt
 
-    conversation.knowledge = Interrupted()  # type: ignore[assignment]
-    for action in (lambda: conversation.send("Hello!"), conversation.retry):
+    conversation.retriever = Interrupted(KNOWLEDGE)
+    actions: list[Callable[[], object]] = [lambda: conversation.send("Hello!"), conversation.retry]
+    for action in actions:
         with pytest.raises(KeyboardInterrupt):
             action()
         assert conversation.exchanges == before
@@ -240,13 +249,33 @@ def test_any_text_with_a_word_has_a_reply(chatbot: Chatbot, messages: list[str])
 
 
 def test_halves_of_a_surrogate_pair_become_their_character() -> None:
-    class Echo:
-        def retrieve(self, history: list[str], top: int) -> list["Echo"]:
-            self.text, self.question, self.similarity = history[-1], "", 1.0
-            return [self]
+    conversation = Conversation(None, BM25Retriever(KNOWLEDGE))
+    assert conversation.send("\ud83d\ude42 \udc00\ta").message == "🙂 \ufffd a"
 
-    conversation = Conversation(None, Echo())
-    assert conversation.send("\ud83d\ude42 \udc00\ta").text == "🙂 \ufffd a"
+
+def test_without_a_chatbot_replies_are_retrieved() -> None:
+    conversation = Conversation(None, BM25Retriever(KNOWLEDGE), top=2)
+    exchange = conversation.send("When do you open?")
+    assert exchange.text == "We open at nine."
+    assert [found.question for found in exchange.retrieved] == ["When do you open?", "When do you close?"]
+    assert [conversation.retry().text for _ in range(2)] == ["We close at six.", "It costs two euros."]
+    assert len(conversation.last.retrieved) == 2
+    with pytest.raises(ValueError, match="no other reply"):
+        conversation.retry()
+    assert said(conversation, "And what does it cost?") == ["It costs two euros."]
+    assert len(conversation.exchanges) == 2
+    assert conversation.unread_tokens("a " * 1000) == 0
+    with pytest.raises(ValueError, match="retrieved from a knowledge base"):
+        conversation.attention()
+
+
+def test_retrieved_replies_stand_beside_those_of_a_chatbot(chatbot: Chatbot) -> None:
+    conversation = Conversation(chatbot, BM25Retriever(KNOWLEDGE), top=1)
+    exchange = conversation.send("Hello!")
+    assert exchange.text == "Hello, who are you?"
+    assert [found.text for found in conversation.send("When do you open?").retrieved] == ["We open at nine."]
+    assert conversation.last.to_json()["retrieved"][0]["line"] == 1
+    assert "retrieved" not in Conversation(chatbot).send("Hello!").to_json()
 
 
 def test_of_a_long_message_the_chatbot_reads_the_end(chatbot: Chatbot) -> None:

@@ -1,18 +1,17 @@
 """`regard chat`: talk to a trained chatbot, or to a knowledge base."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from regard.cli.flags import Device, given, with_options
 from regard.cli.streams import print_line, read_blocks
-from regard.options import ChatOptions
+from regard.options import ChatOptions, OptionError
 from regard.options.decoding import MACHINE, OUTPUT
 
 if TYPE_CHECKING:
     from regard.predict import Chatbot, Conversation, Exchange
-    from regard.predict.conversation import ReplySource
 
 RETRIEVAL = "Retrieval"
 Run = Annotated[
@@ -22,8 +21,16 @@ Retrieve = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="Knowledge base, whose best replies to each message are shown too: a question, a tab and its reply on "
-        "each line.",
+        help="Knowledge base, whose best replies to each message are shown, too: a question, a tab and its reply on "
+        "each line; or dialogues.",
+        rich_help_panel=RETRIEVAL,
+    ),
+]
+Method = Annotated[
+    Literal["bm25", "dual", "both"] | None,
+    typer.Option(
+        help="Compare words (bm25), vectors of a dual encoder (dual), or both. A dual encoder is a RUN with "
+        "chat.objective = 'retrieve'; default: both with one, bm25 without.",
         rich_help_panel=RETRIEVAL,
     ),
 ]
@@ -56,6 +63,7 @@ def chat(
     why: Why = False,
     as_json: AsJson = False,
     retrieve: Retrieve = None,
+    method: Method = None,
     top: Top = 3,
     rerank: Rerank = None,
     device: Device = "auto",
@@ -82,9 +90,14 @@ def chat(
     """
     from regard.predict import Conversation
     from regard.predict.chat_attention import has_attention
+    from regard.tasks import load_retriever
 
-    knowledge, chatbot = _open(run, retrieve, rerank, device, precision)
-    conversation = Conversation(chatbot, knowledge, top, **given(options))
+    chatbot = _open_chatbot(run, retrieve, rerank, device, precision)
+    encoder = run if chatbot is None else None
+    retriever = None if retrieve is None else load_retriever(retrieve, encoder, method, device, precision)
+    conversation = Conversation(chatbot, retriever, top, **given(options))
+    if chatbot is None and (unused := list(given(options))):
+        raise OptionError("{" + unused[0] + "} has no effect on replies that are retrieved; leave it out")
     if why and (chatbot is None or not has_attention(chatbot)):
         raise ValueError("--why needs a run whose model has attention; leave it out, or name another run")
     if sys.stdin.isatty() and not as_json:
@@ -95,16 +108,15 @@ def chat(
         _answer_lines(conversation, as_json, why)
 
 
-def _open(
+def _open_chatbot(
     run: str | None, retrieve: str | None, rerank: str | None, device: str, precision: str
-) -> tuple["ReplySource | None", "Chatbot | None"]:
-    """Return the knowledge base and the chatbot that the command line names."""
+) -> "Chatbot | None":
+    """Return the chatbot that writes the replies; None if they are retrieved."""
     from regard.bundle import load_bundle_recipe
     from regard.run_path import find_run
     from regard.tasks import load_chatbot
 
-    recipe = None if run is None else load_bundle_recipe(find_run(run).folder)
-    if recipe is None or recipe.is_retrieval:
+    if run is None or load_bundle_recipe(find_run(run).folder).is_retrieval:
         if retrieve is None:
             subject = "there is no RUN" if run is None else f"{run} selects replies from a knowledge base"
             raise ValueError(
@@ -113,16 +125,16 @@ def _open(
             )
         if rerank is not None:
             raise ValueError("--rerank chooses among replies that a run writes, but these are retrieved; leave it out")
-    chatbot = None if run is None or recipe is None or recipe.is_retrieval else load_chatbot(run, device, precision)
-    if chatbot is not None and rerank is not None:
-        reverse = load_chatbot(rerank, device, precision)
-        if not load_bundle_recipe(find_run(rerank).folder).data.reverse:
-            raise ValueError(
-                f"--rerank {rerank}: this run predicts replies from histories; name one that was trained with "
-                "data.reverse = true"
-            )
-        chatbot = chatbot.reranked_by(reverse)
-    return None, chatbot
+        return None
+    chatbot = load_chatbot(run, device, precision)
+    if rerank is None:
+        return chatbot
+    if not load_bundle_recipe(find_run(rerank).folder).data.reverse:
+        raise ValueError(
+            f"--rerank {rerank}: this run predicts replies from histories; name one that was trained with "
+            "data.reverse = true"
+        )
+    return chatbot.reranked_by(load_chatbot(rerank, device, precision))
 
 
 def _answer_lines(conversation: "Conversation", as_json: bool, why: bool) -> None:

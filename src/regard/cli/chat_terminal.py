@@ -40,9 +40,10 @@ def talk(conversation: "Conversation", name: str, why: bool) -> None:
         name: What the user talks to.
         why: Show what each reply attends to.
     """
-    for stream in (sys.stdin, sys.stdout):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # an encoding may lack a character
     terminal = Terminal()
+    sys.stdin.reconfigure(errors="replace")  # type: ignore[union-attr]  # a user may type bytes that are no text
+    if not terminal.is_unicode:
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     session = Session(conversation, terminal, why)
     terminal.note(f"{name}: {session.describe()}. /help lists the commands, Ctrl-D ends.")
     interrupted = 0
@@ -70,7 +71,7 @@ class Terminal:
         self.has_output = sys.stdout.isatty()
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
         self.styled = self.has_output and not plain
-        self.blocks = sys.stdout.encoding.lower().startswith("utf")
+        self.is_unicode = sys.stdout.encoding.lower().startswith("utf")
         self.marks = ("", "")  # around what has no columns on the screen
         with suppress(ImportError):  # not every system has readline
             _set_up_readline()
@@ -98,14 +99,21 @@ class Terminal:
 
         print(printable(text), end="", flush=True)
 
-    def speaker(self, name: str, style: str) -> None:
+    def speaker(self, name: str, style: str, mark: str = "> ") -> None:
         """Write who speaks, unless the replies go to a file."""
         if self.has_output:
-            print(self._styled(f"{name}> ", style), end="", flush=True)
+            print(self._styled(f"{name}{mark}", style), end="", flush=True)
 
     def line(self) -> None:
         """End a line."""
         print(flush=True)
+
+    def clear_line(self) -> None:
+        """Remove the name of a speaker who says nothing."""
+        if self.styled:
+            print("\r\x1b[K", end="", flush=True)
+        elif self.has_output:
+            self.line()
 
     def note(self, text: str) -> None:
         """Write a text that is no part of a reply, on as many lines as the terminal needs."""
@@ -183,15 +191,20 @@ class Session:
         self.terminal.speaker(BOT, GREEN)
         try:
             exchange = find(self.terminal.write)
-        finally:
+        except (ValueError, MemoryError, RuntimeError):
+            self.terminal.clear_line()
+            raise
+        except KeyboardInterrupt:
             self.terminal.line()
+            raise
+        self.terminal.line()
         if not exchange.text.strip():
             self.terminal.note("the reply is empty")
         others = exchange.reply.nbest[1:] if exchange.reply is not None else ()
         lines = [f"{number}. {reply.text}" for number, reply in enumerate(others, start=2)]
         lines += describe_retrieved(exchange, columns())
         if self.why and exchange.text.strip():
-            lines += describe_attention(self.conversation, columns(), self.terminal.blocks)
+            lines += describe_attention(self.conversation, columns(), self.terminal.is_unicode)
         self._show(lines)
 
     def _show(self, lines: "Iterable[str]") -> None:
@@ -213,7 +226,7 @@ class Session:
             case "retry":
                 self._show_reply(self.conversation.retry)
             case "why":
-                self._show(describe_attention(self.conversation, columns(), self.terminal.blocks))
+                self._show(describe_attention(self.conversation, columns(), self.terminal.is_unicode))
             case "set":
                 self._set(*(part.strip() for part in argument.partition("=")[::2]))
             case "save":
@@ -238,7 +251,7 @@ class Session:
         for exchange in self.conversation.exchanges:
             for speaker, style, text in ((YOU, BLUE, exchange.message), (BOT, GREEN, exchange.text)):
                 cut = f"… ({len(text):,} characters)" if len(text) > LONGEST_SHOWN else ""
-                self.terminal.speaker(speaker, style)
+                self.terminal.speaker(speaker, style, mark="  ")
                 self.terminal.write(text[:LONGEST_SHOWN] + cut)
                 self.terminal.line()
 

@@ -59,13 +59,14 @@ def describe_retrieved(exchange: "Exchange", width: int = 100) -> Iterator[str]:
     """Yield a line for each retrieved reply: its similarity, itself, and the question that it belongs to."""
     from regard.text import printable
 
+    longest = max((cells(printable(found.text)) for found in exchange.retrieved), default=0)
     for found in exchange.retrieved:
         head, text, question = f"{found.similarity:5.2f}  ", printable(found.text), printable(found.question)
         if width < NARROW:
             yield from (fit(f"{head}{text}", width), fit(f"  to: {question}", width))
         else:
             half = (width - len(head)) // 2
-            yield fit(f"{head}{pad(text, half - 2)}  to: {question}", width)
+            yield fit(f"{head}{pad(text, min(longest, half - 2))}  to: {question}", width)
 
 
 def draw_bar(share: float, size: int, blocks: bool = True) -> str:
@@ -77,11 +78,18 @@ def draw_bar(share: float, size: int, blocks: bool = True) -> str:
     return (EIGHTHS[8] * full + EIGHTHS[rest] * (rest > 0)).ljust(size)
 
 
+def cells(text: str) -> int:
+    """Return how many columns of a terminal a text has."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
 def fit(text: str, width: int) -> str:
     """Return a text that has at most `width` columns; the end of a longer one is cut off."""
-    from rich.cells import cell_len, set_cell_size
+    from rich.cells import set_cell_size
 
-    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
+    return text if cells(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
 
 
 def pad(text: str, width: int) -> str:

@@ -6,13 +6,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, get_origin
+from typing import Any, get_origin
 
 from regard.data.fields.lists import join_list
 from regard.options import ChatOptions, Option, OptionError
 from regard.options.decoding import SAMPLING
 from regard.predict.chat_attention import ReplyAttention, reply_attention
 from regard.predict.chatbot import Chatbot, Reply
+from regard.predict.retriever import RetrievedReply, Retriever
 
 USER, BOT = "user", "bot"
 """The speakers of a saved conversation."""
@@ -24,21 +25,6 @@ _BOOLEANS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "
 _ENDINGS = (".jsonl", ".json")
 
 
-class RetrievedText(Protocol):
-    """A reply of a knowledge base."""
-
-    text: str
-    question: str
-    similarity: float
-
-
-class ReplySource(Protocol):
-    """Retrieves replies from a knowledge base."""
-
-    def retrieve(self, history: Sequence[str], top: int) -> Sequence[RetrievedText]:
-        """Return the best replies to a history, best first."""
-
-
 @dataclass(frozen=True)
 class Exchange:
     """A message of the user, and the reply to it."""
@@ -48,7 +34,7 @@ class Exchange:
     """The reply. It may be the beginning of one that was stopped."""
     reply: Reply | None
     """The reply with its scores; None if it was streamed, or comes from a knowledge base."""
-    retrieved: tuple[RetrievedText, ...]
+    retrieved: tuple[RetrievedReply, ...]
     """Replies of the knowledge base, best first."""
     history: tuple[str, ...]
     """The turns that it replies to, the message last."""
@@ -64,10 +50,7 @@ class Exchange:
             "reply": {"text": self.text} if self.reply is None else self.reply.to_json(),
         }
         if self.retrieved:
-            table["retrieved"] = [
-                {"text": found.text, "question": found.question, "similarity": found.similarity}
-                for found in self.retrieved
-            ]
+            table["retrieved"] = [found.to_json() for found in self.retrieved]
         return table
 
 
@@ -80,18 +63,18 @@ class Conversation:
     """
 
     def __init__(
-        self, chatbot: Chatbot | None, knowledge: ReplySource | None = None, top: int = 3, **options: Any
+        self, chatbot: Chatbot | None, retriever: Retriever | None = None, top: int = 3, **options: Any
     ) -> None:
         """Begin a conversation.
 
         Args:
-            chatbot: Writes the replies. None takes each from the knowledge base.
-            knowledge: Retrieves replies to each message too.
+            chatbot: Writes the replies. None takes each from a knowledge base.
+            retriever: Retrieves replies from a knowledge base to each message.
             top: Number of replies to retrieve.
             **options: Options of the replies; see `ChatOptions`.
         """
-        assert chatbot is not None or knowledge is not None
-        self.chatbot, self.knowledge, self.top = chatbot, knowledge, top
+        assert chatbot is not None or retriever is not None
+        self.chatbot, self.retriever, self.top = chatbot, retriever, top
         self.exchanges: list[Exchange] = []
         self.defaults = ChatOptions() if chatbot is None else chatbot.options
         self.changes = options
@@ -184,8 +167,10 @@ class Conversation:
             value: Its value as a text; `default` sets it back.
 
         Raises:
-            ValueError: If there is no option of that name, or the value is not allowed.
+            ValueError: If there is no option of that name, the value is not allowed, or replies are retrieved.
         """
+        if self.chatbot is None:
+            raise ValueError("these replies are retrieved from a knowledge base, on which options have no effect")
         name = name.replace("-", "_")
         option = next((declared for declared in ChatOptions.declared() if declared.name == name), None)
         changes = {other: kept for other, kept in self.changes.items() if other != name}
@@ -248,7 +233,7 @@ class Conversation:
         """Reply to a message after the exchanges before it, with no text of `earlier`, and add both to these."""
         history, before = self.history(message, before), list(before)
         top = self.top if self.chatbot is not None else max(self.top, len(earlier) + 1)
-        retrieved = () if self.knowledge is None else tuple(self.knowledge.retrieve(history, top))
+        retrieved = () if self.retriever is None else tuple(self.retriever.retrieve(history, top))
         complete = partial(
             Exchange,
             message,
@@ -259,7 +244,7 @@ class Conversation:
         )
         if self.chatbot is None:
             exchange = complete(self._next_retrieved(retrieved, earlier), None)
-        elif emit is not None and self.streams:
+        elif emit is not None and self.streams and (self.options.sample or not earlier):
             text = ""
             try:
                 with closing(self.chatbot.stream(history, **self._keywords(earlier))) as pieces:
@@ -299,7 +284,7 @@ class Conversation:
             )
         return others[0]
 
-    def _next_retrieved(self, retrieved: Sequence[RetrievedText], earlier: tuple[str, ...]) -> str:
+    def _next_retrieved(self, retrieved: Sequence[RetrievedReply], earlier: tuple[str, ...]) -> str:
         """Return the best retrieved text that is not among earlier ones."""
         others = [found.text for found in retrieved if found.text not in earlier]
         if not others:
