@@ -120,6 +120,20 @@ def test_every_event_of_a_streamed_reply_fits_its_schema(server_of_labels: Serve
         validator.validate(event)
 
 
+def test_every_chunk_of_a_completion_fits_its_schema(server_of_labels: Server, document: Any) -> None:
+    content = document["paths"]["/v1/chat/completions"]["post"]["responses"]["200"]["content"]
+    schema = content["text/event-stream"]["schema"]["properties"]["data"]["contentSchema"]
+    validator = jsonschema_rs.Draft202012Validator({**schema, "components": document["components"]})
+    body = {"messages": [{"role": "user", "content": "a cat"}], "stream": True, "max_tokens": 9}
+    response = server_of_labels.request("/v1/chat/completions", {**body, "stream_options": {"include_usage": True}})
+    *chunks, done = response.body.split(b"\n\n")[:-1]
+    assert done == b"data: [DONE]"
+    assert len(chunks) > 3
+    for chunk in chunks:
+        validator.validate(json.loads(chunk.removeprefix(b"data: ")))
+    assert not validator.is_valid({"object": "chat.completion.chunk"})
+
+
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["valid", "invalid"])
 @pytest.mark.parametrize(("method", "path"), TRIED, ids=[f"{method} {path}" for method, path in TRIED])
 def test_every_route_responds_as_documented(openapi: Any, method: str, path: str, mode: GenerationMode) -> None:

@@ -216,6 +216,33 @@ class CompletionResponse(BaseModel):
     usage: CompletionUsage
 
 
+class ChunkDelta(BaseModel):
+    """What a chunk adds to the reply."""
+
+    role: Literal["assistant"] | None = Field(None, description="In the first chunk.")
+    content: str | None = Field(None, description="More text.")
+
+
+class ChunkChoice(BaseModel):
+    """The only reply of a stream."""
+
+    index: Literal[0]
+    delta: ChunkDelta
+    logprobs: None
+    finish_reason: Literal["stop", "length"] | None = Field(description="In the last chunk of the reply.")
+
+
+class CompletionChunk(BaseModel):
+    """An event of a streamed completion."""
+
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    choices: list[ChunkChoice] = Field(description="Empty in the chunk with the usage.")
+    usage: CompletionUsage | None = Field(None, description="In the last chunk, if `include_usage` asks for it.")
+
+
 class OpenAIErrorFields(BaseModel):
     """An error in the form of OpenAI."""
 
