@@ -24,7 +24,7 @@ from regard.serve.worker import start_workers
 
 HISTORY = ["my name is Anna", "hello Anna", "what is my name?"]
 MESSAGES = [{"role": role, "content": turn} for role, turn in zip(("user", "assistant", "user"), HISTORY, strict=True)]
-SAMPLED = {"temperature": 1.3, "seed": 4}
+SAMPLED: dict[str, Any] = {"temperature": 1.3, "seed": 4}
 COMPLETIONS = "/v1/chat/completions"
 
 
@@ -363,7 +363,8 @@ def test_reranked_replies_are_those_of_the_chatbot_and_cannot_be_streamed(chatbo
     reranked = chatbot.reranked_by(chatbot)
     service = make_service("reranked", reranked, ServerLimits(), Metrics())
     assert isinstance(service, ChatService)
-    request = ChatRequest(history=HISTORY, max_tokens=6, nbest=2, temperature=1.2)
+    asked = {"history": HISTORY, "max_tokens": 6, "nbest": 2, "temperature": 1.2}
+    request = ChatRequest.model_validate(asked)
     options, results = request.options(reranked, ServerLimits()), dict[int, Any]()
     response = PendingResponse(ImmediateLoop(), results.__setitem__)
     job = ChatJob(response, 0, tuple(HISTORY), options, options.with_candidates(), reranked.longest)
@@ -375,4 +376,4 @@ def test_reranked_replies_are_those_of_the_chatbot_and_cannot_be_streamed(chatbo
     expected = reranked(HISTORY, max_tokens=6, nbest=2, temperature=1.2)
     assert close(results[0].to_json(), expected.to_json())
     with pytest.raises(ValueError, match="without 'stream'"):
-        ChatRequest(history=HISTORY, stream=True).options(reranked, ServerLimits())
+        ChatRequest.model_validate({**asked, "stream": True}).options(reranked, ServerLimits())

@@ -146,7 +146,7 @@ def complete(document: dict[str, Any], settings: ServerSettings) -> dict[str, An
     """Add to the document of FastAPI what it does not know: schemas, access control, headers and examples."""
     components = document.setdefault("components", {})
     modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(CompletionRequest, "validation")]
-    events = (*TRANSLATION_EVENTS, *CHAT_EVENTS, CompletionChunk)
+    events: Events = (*TRANSLATION_EVENTS, *CHAT_EVENTS, CompletionChunk)
     modes += [(event, "serialization") for event in dict.fromkeys(events)]
     _, defined = models_json_schema(modes, ref_template=_REF + "{model}")
     add_limits(defined["$defs"]["CompletionRequest"], settings.limits)
