@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.exceptions import HTTPException
 from tests.serve.client import Response, Server, read_all
 from tests.serve.test_predictions import close
 from tests.serve.test_queue import ImmediateLoop
@@ -17,7 +18,10 @@ from regard.predict import Chatbot, reply_attention
 from regard.serve.chat_requests import ChatRequest
 from regard.serve.chat_service import ChatService
 from regard.serve.metrics import Metrics
+from regard.serve.openai_chat import Completion, parse_completion_request
 from regard.serve.queue import ChatJob, PendingResponse
+from regard.serve.request_context import RequestContext
+from regard.serve.service import PartialOutput, ServerFaultError
 from regard.serve.services import make_service
 from regard.serve.settings import ServerLimits
 from regard.serve.worker import start_workers
@@ -264,6 +268,28 @@ def test_a_temperature_of_zero_searches_and_a_missing_seed_is_random(server_of_l
     assert text(**SAMPLED) == text(**SAMPLED)
     assert text(temperature=1) != text(temperature=1)
     assert text(seed=-1) == text(seed=2**31 - 1)
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "message"),
+    [
+        (HTTPException(504, "no response within 30 s"), "server_error", "no response within 30 s"),
+        (ServerFaultError("no reply"), "server_error", "no reply"),
+        (ValueError("too short"), "invalid_request_error", "too short"),
+        (KeyError("secret"), "server_error", "internal error"),
+    ],
+)
+def test_a_stream_that_fails_ends_with_an_error_in_the_form_of_openai(
+    failure: Exception, kind: str, message: str
+) -> None:
+    asked = parse_completion_request(json.dumps({"messages": MESSAGES, "stream": True}).encode())
+    completion = Completion(asked, "chats", RequestContext("name", is_openai=True))
+    begun = completion.encode_event(0, PartialOutput(("▁a",), "a"))
+    event, done, rest = completion.encode_event(None, failure).decode().split("\n\n")
+    error = json.loads(event.removeprefix("data: "))["error"]
+    assert (error["type"], error["message"]) == (kind, message)
+    assert (done, rest) == ("data: [DONE]", "")
+    assert b'"id": "chatcmpl-name"' in begun
 
 
 def test_instructions_are_ignored_and_messages_of_one_speaker_are_one_turn(server_of_labels: Server) -> None:

@@ -137,8 +137,10 @@ def stream_content(events: Events) -> dict[str, Any]:
 
 def event_stream_content() -> dict[str, Any]:
     """Return the documentation of a stream of server-sent events."""
-    chunk = {"contentMediaType": "application/json", "contentSchema": {"$ref": _REF + CompletionChunk.__name__}}
-    data = {"type": "string", "description": "A chunk as JSON, an error, or at the end `[DONE]`.", **chunk}
+    choices = [{"$ref": _REF + event.__name__} for event in (CompletionChunk, OpenAIErrorResponse)]
+    event = {"type": "string", "contentMediaType": "application/json", "contentSchema": {"anyOf": choices}}
+    end = {"type": "string", "const": "[DONE]"}
+    data = {"description": "A chunk or an error as JSON, or `[DONE]` at the end.", "anyOf": [event, end]}
     return {EVENT_STREAM: {"schema": {"type": "object", "properties": {"data": data}, "required": ["data"]}}}
 
 
