@@ -8,8 +8,9 @@ import pytest
 from tests.serve.client import Server, running_server, serve_command
 from tests.serve.untrained import save_untrained_runs
 
+import regard
 from regard.data.phrasebook import phrases
-from regard.predict import Translator
+from regard.predict import Chatbot, Translator
 from regard.tasks import load_translator
 
 
@@ -53,3 +54,10 @@ def server_of_labels(untrained_runs: dict[str, Path], memorised: Path) -> Iterat
     limits = ("--max-characters", "400", "--max-sentences", "10")
     with running_server(serve_command(*map(str, (*untrained_runs.values(), memorised)), *limits)) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def chatbot(untrained_runs: dict[str, Path]) -> Chatbot:
+    loaded = regard.load(untrained_runs["chats"], "cpu")
+    assert isinstance(loaded, Chatbot)
+    return loaded

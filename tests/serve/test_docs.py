@@ -40,6 +40,14 @@ def test_every_curl_command_works(server: Server) -> None:
             assert ("Hemd" in printed and "zwölf" in printed) if "constraints" in command else KNOWN in printed
 
 
+def test_every_curl_command_of_chat_works(server_of_labels: Server) -> None:
+    commands = re.split(r"\n(?=curl )", code("bash"))
+    assert len(commands) == 4
+    for command in commands:
+        printed = output(["bash", "-c", command.replace("curl -s", "curl --fail-with-body -s")], server_of_labels)
+        assert '"text"' in printed or '"choices"' in printed
+
+
 def test_the_python_client_works(server: Server) -> None:
     printed = output([forked_python(), "-W", "error", "-c", code("python")], server).splitlines()
     assert printed[0].startswith("Wir haben einen berühmten Fahrer angerufen")

@@ -7,6 +7,9 @@
     access_log       the access log
     requests         JSON schemas of requests, and their parsing
     responses        JSON schemas of responses, and their construction
+    chat_requests    JSON schema of a request to a chatbot
+    chat_responses   JSON schemas of responses of chatbots
+    openai_chat      requests and responses in the form of OpenAI's chat completions
     libretranslate   requests and responses in the form of LibreTranslate
     languages        the language pairs of the models
     limits           middleware for authentication, request limits and metrics
@@ -14,11 +17,15 @@
     metrics          Prometheus metrics
     queue            the bounded queue of jobs in front of a model
     throughput       how long the jobs in a queue will take
-    service          a served model, and the translation pipeline its workers share
+    service          a served model, and the search its workers share
+    translator_service, chat_service  how translators and chatbots use it
+    predictor_service  a model that predicts something about a text in one pass
     worker           the threads that run the search
     dispatch         from the event loop to the workers and back
     health           whether the server is alive and ready
-    app              the handlers of requests
+    app              the application, and the handlers of requests
+    handlers         what all handlers share
+    chat_handlers    the handlers of requests to chatbots
     routes           the paths, and what the OpenAPI document says about each
     openapi          the rest of the OpenAPI document
     api_page         the HTML page that documents the routes

@@ -1,6 +1,5 @@
 """The handlers of the routes of chatbots; their docstrings are the descriptions in OpenAPI."""
 
-import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -51,7 +50,7 @@ class ChatHandlers(ModelHandlers):
         body = await read_body(request, self.limits)
         asked = or_422(partial(parse_completion_request, body))
         service, make_jobs = self._completion_jobs(asked)
-        completion = Completion(current_request().id, int(time.time()), service.name, asked)
+        completion = Completion(asked, service.name, current_request())
         if asked.stream:
             encode = completion.encode_event
             events = stream_jobs(service, make_jobs, self.limits.seconds, client_of(request), encode)

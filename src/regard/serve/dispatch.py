@@ -14,7 +14,7 @@ from regard.serve.chat_service import ServedReply
 from regard.serve.errors import error_content
 from regard.serve.metrics import Metrics
 from regard.serve.queue import JobQueue, PendingResponse, QueuedJob, QueueFullError
-from regard.serve.request_context import current_request
+from regard.serve.request_context import RequestContext, current_request
 from regard.serve.service import PartialOutput, ServerFaultError
 
 MakeJobs = Callable[[PendingResponse], Sequence[QueuedJob]]
@@ -78,17 +78,18 @@ def encode_event(index: int | None, result: Any) -> bytes:
     return json.dumps({**line, **event}, ensure_ascii=False).encode() + b"\n"
 
 
-def failure_content(failure: Any) -> dict[str, Any]:
+def failure_content(failure: Any, request: RequestContext | None = None) -> dict[str, Any]:
     """Return the JSON object of the error that a job or a streamed request has failed with."""
     match failure:
         case HTTPException():
-            return error_content(failure.status_code, failure.detail)
+            status, message = failure.status_code, failure.detail
         case ValueError():
-            return error_content(422, str(failure))
+            status, message = 422, str(failure)
         case ServerFaultError():
-            return error_content(500, str(failure))
+            status, message = 500, str(failure)
         case _:
-            return error_content(500, "internal error")
+            status, message = 500, "internal error"
+    return error_content(status, message, None, request)
 
 
 def stream_jobs(

@@ -4,6 +4,7 @@ A request is turned into one of this server's own, so that the same limits and t
 """
 
 import json
+import time
 from collections.abc import Mapping
 from itertools import groupby
 from secrets import randbits
@@ -18,6 +19,7 @@ from regard.serve.chat_requests import ChatFields, ChatRequest
 from regard.serve.chat_service import ServedReply
 from regard.serve.dispatch import failure_content
 from regard.serve.errors import FieldError
+from regard.serve.request_context import RequestContext
 from regard.serve.requests import invalid_request, option_fields
 from regard.serve.service import PartialOutput
 from regard.serve.settings import ServerLimits
@@ -216,6 +218,33 @@ class CompletionResponse(BaseModel):
     usage: CompletionUsage
 
 
+class ChunkDelta(BaseModel):
+    """What a chunk adds to the reply."""
+
+    role: Literal["assistant"] | None = Field(None, description="In the first chunk.")
+    content: str | None = Field(None, description="More text.")
+
+
+class ChunkChoice(BaseModel):
+    """The only reply of a stream."""
+
+    index: Literal[0]
+    delta: ChunkDelta
+    logprobs: None
+    finish_reason: Literal["stop", "length"] | None = Field(description="In the last chunk of the reply.")
+
+
+class CompletionChunk(BaseModel):
+    """An event of a streamed completion."""
+
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    choices: list[ChunkChoice] = Field(description="Empty in the chunk with the usage.")
+    usage: CompletionUsage | None = Field(None, description="In the last chunk, if `include_usage` asks for it.")
+
+
 class OpenAIErrorFields(BaseModel):
     """An error in the form of OpenAI."""
 
@@ -250,10 +279,10 @@ def parse_completion_request(body: bytes) -> CompletionFields:
 class Completion:
     """The response to one request: whole, or as events of a stream."""
 
-    def __init__(self, name: str, created: int, model: str, asked: CompletionFields) -> None:
-        """Respond to a request under a name, made at a time to a model."""
-        self.asked = asked
-        self._common = {"id": f"chatcmpl-{name}", "created": created, "model": model}
+    def __init__(self, asked: CompletionFields, model: str, context: RequestContext) -> None:
+        """Respond to a request to a model now."""
+        self.asked, self.context = asked, context
+        self._common = {"id": f"chatcmpl-{context.id}", "created": int(time.time()), "model": model}
         self._sent: str | None = None
         """The text that was sent, once a stream has begun."""
 
@@ -284,7 +313,7 @@ class Completion:
                     events += _event({**self._chunk_fields, "choices": [], "usage": usage})
                 return events + _DONE
             case _:
-                return _event(failure_content(result)) + _DONE
+                return _event(failure_content(result, self.context)) + _DONE
 
     @property
     def _chunk_fields(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from regard.serve.chat_requests import ChatRequest
 from regard.serve.chat_responses import StreamReply
 from regard.serve.errors import ERRORS, error_content
 from regard.serve.limits import PUBLIC_PATHS, TOKEN_IN_BODY_PATHS
-from regard.serve.openai_chat import EVENT_STREAM, CompletionRequest, OpenAIErrorResponse
+from regard.serve.openai_chat import EVENT_STREAM, CompletionChunk, CompletionRequest, OpenAIErrorResponse
 from regard.serve.request_context import RequestContext
 from regard.serve.requests import (
     ClassifyRequest,
@@ -137,15 +137,19 @@ def stream_content(events: Events) -> dict[str, Any]:
 
 def event_stream_content() -> dict[str, Any]:
     """Return the documentation of a stream of server-sent events."""
-    description = "Chunks in the form of OpenAI, each a line `data: {...}` with an empty line after it; the last line "
-    return {EVENT_STREAM: {"schema": {"type": "string", "description": description + "is `data: [DONE]`."}}}
+    choices = [{"$ref": _REF + event.__name__} for event in (CompletionChunk, OpenAIErrorResponse)]
+    event = {"type": "string", "contentMediaType": "application/json", "contentSchema": {"anyOf": choices}}
+    end = {"type": "string", "const": "[DONE]"}
+    data = {"description": "A chunk or an error as JSON, or `[DONE]` at the end.", "anyOf": [event, end]}
+    return {EVENT_STREAM: {"schema": {"type": "object", "properties": {"data": data}, "required": ["data"]}}}
 
 
 def complete(document: dict[str, Any], settings: ServerSettings) -> dict[str, Any]:
     """Add to the document of FastAPI what it does not know: schemas, access control, headers and examples."""
     components = document.setdefault("components", {})
     modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(CompletionRequest, "validation")]
-    modes += [(event, "serialization") for event in dict.fromkeys(TRANSLATION_EVENTS + CHAT_EVENTS)]
+    events: Events = (*TRANSLATION_EVENTS, *CHAT_EVENTS, CompletionChunk)
+    modes += [(event, "serialization") for event in dict.fromkeys(events)]
     _, defined = models_json_schema(modes, ref_template=_REF + "{model}")
     add_limits(defined["$defs"]["CompletionRequest"], settings.limits)
     components["schemas"] = {
