@@ -23,8 +23,15 @@ DIALOGUES = [
         ["Hello!", "Hi there!", GREETING.format(name), WELCOME, QUESTION, ANSWER.format(name)],
     )
 ]
-DIALOGUES += [[QUESTION, UNKNOWN], ["Hello!", "Hi there!", QUESTION, UNKNOWN], ["It rains.", "Yes it does.", QUESTION, UNKNOWN]]
-DIALOGUES += [["Hello!", WELCOME, "It rains.", "Yes it does.", QUESTION, UNKNOWN], ["Hello!", WELCOME, QUESTION, UNKNOWN]]
+DIALOGUES += [
+    [QUESTION, UNKNOWN],
+    ["Hello!", "Hi there!", QUESTION, UNKNOWN],
+    ["It rains.", "Yes it does.", QUESTION, UNKNOWN],
+]
+DIALOGUES += [
+    ["Good day.", WELCOME, "It rains.", "Yes it does.", QUESTION, UNKNOWN],
+    ["Good day.", WELCOME, QUESTION, UNKNOWN],
+]
 RECIPE = """
 name = "names"
 task = "chat"
@@ -35,7 +42,7 @@ longest = 64
 turns = 6
 [text]
 kind = "word"
-size = 33
+size = 35
 bytes = false
 [model]
 kind = "KIND"
