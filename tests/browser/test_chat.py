@@ -232,6 +232,15 @@ def test_a_link_restores_search_and_given_reply(page: Any, address: str, chatbot
     expect(words(page)).to_have_text(["Your", "name", "is", "Ben."])
 
 
+def test_a_conversation_without_any_turn_left_to_read_says_so(page: Any, address: str) -> None:
+    page.goto(link(address, model="transformer", history=CONVERSATION, turns="1", changes="drop:5"))
+    expect(page.get_by_role("alert")).to_contain_text("all turns that would be read are dropped")
+    expect(reply(page)).to_contain_text("no reply")
+    page.get_by_role("button", name="Put back turn 5").click()
+    expect(words(page)).to_have_text(UNKNOWN.split())
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
 def test_a_model_without_attention_shows_effects_and_says_so(page: Any, address: str) -> None:
     page.goto(link(address, model="sutskever", history=ARABIC))
     expect(page.get_by_text("computing …")).to_have_count(0)
@@ -274,6 +283,9 @@ def test_a_saved_file_shows_a_conversation_offline(browser: Any, chatbot: Chatbo
         expect(page.get_by_role("textbox", name="Next turn")).to_have_count(0)
         page.get_by_role("button", name="Drop turn 1").click()
         expect(page.get_by_text("This is a recording")).to_be_visible()
+        expect(reply(page)).to_contain_text("no reply")
+        page.get_by_role("button", name="Put back turn 1").click()
+        expect(words(page)).to_have_text(["Your", "name", "is", "Anna."])
 
 
 def test_the_figure_of_a_conversation_is_saved_under_its_changes(page: Any, address: str) -> None:
