@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -91,7 +92,7 @@ def test_a_conversation_has_the_shades_of_a_document_and_the_reply_below_a_line(
     assert drawn[-3:] == ["reply", "Good", "soup!"]
     assert shades(figure) == shades(document(SENTENCES, [0.2, 0.8], WORD_WEIGHTS))
     (line,) = figure.axes[0].lines
-    height = float(line.get_ydata()[0])  # type: ignore[index]
+    height = float(np.asarray(line.get_ydata())[0])
     lowest = max(text.get_position()[1] for text in texts(figure)[:-3])
     assert lowest < height < min(text.get_position()[1] for text in texts(figure)[-3:])
 
