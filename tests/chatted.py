@@ -29,8 +29,8 @@ DIALOGUES += [
     ["It rains.", "Yes it does.", QUESTION, UNKNOWN],
 ]
 DIALOGUES += [
-    ["Hello!", WELCOME, "It rains.", "Yes it does.", QUESTION, UNKNOWN],
-    ["Hello!", WELCOME, QUESTION, UNKNOWN],
+    ["Good day.", WELCOME, "It rains.", "Yes it does.", QUESTION, UNKNOWN],
+    ["Good day.", WELCOME, QUESTION, UNKNOWN],
 ]
 RECIPE = """
 name = "names"
@@ -42,7 +42,7 @@ longest = 64
 turns = 6
 [text]
 kind = "word"
-size = 33
+size = 35
 bytes = false
 [model]
 kind = "KIND"

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.chatted import train_chatbot
 
 from regard.cli import main
 
@@ -109,3 +110,44 @@ def test_a_figure_of_another_task_is_refused(
     assert run(monkeypatch, str(request.getfixturevalue(fixture)), "b s x", "--kind", kind, "-o", str(out)) == 1
     assert message in capsys.readouterr().err
     assert not out.exists()
+
+
+@pytest.fixture(scope="module")
+def chat_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_chatbot(tmp_path_factory.mktemp("runs") / "chat", "luong")
+
+
+@pytest.mark.parametrize("options", [[], ["--reply", "Your name is Ben.", "--turns", "2", "--title", "Ben"]])
+def test_a_figure_of_a_conversation_takes_each_turn_as_an_argument(
+    chat_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    out = tmp_path / "dialogue.svg"
+    turns = ["My name is Ben.", "Nice to meet you.", "What is my name?"]
+    assert run(monkeypatch, str(chat_run), *turns, "--kind", "dialogue", "-o", str(out), *options) == 0
+    assert out.read_bytes().startswith(STARTS["svg"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--kind", "dialogue"], "a figure of kind dialogue needs a text"),
+        (["Hi.", "--kind", "alignment"], "a chatbot has no figure of kind alignment; draw one of kind dialogue"),
+        (["Hi.", "Hello.", "--kind", "document"], "a figure of kind document shows one text, and these are 2"),
+    ],
+)
+def test_a_figure_that_a_chatbot_does_not_have_is_refused(
+    chat_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    assert run(monkeypatch, str(chat_run), *arguments) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_figure_of_a_conversation_needs_a_chatbot(
+    memorised: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, str(memorised), "I can go", "--kind", "dialogue") == 1
+    assert "give a run with task = 'chat'" in capsys.readouterr().err

@@ -3,12 +3,13 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from regard.plot import document, save
+from regard.plot import dialogue, document, save
 from regard.plot.document import MARGIN, WIDTH, place_words
 
 SENTENCES = [["It", "rained."], ["The", "soup", "was", "good", "."]]
@@ -83,3 +84,26 @@ def test_weights_of_another_document_are_an_error(
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         document(SENTENCES, sentence_weights, word_weights)
+
+
+def test_a_conversation_has_the_shades_of_a_document_and_the_reply_below_a_line() -> None:
+    figure = dialogue(SENTENCES, [0.2, 0.8], WORD_WEIGHTS, ["Good", "soup!"], title="Soup")
+    drawn = [text.get_text() for text in texts(figure)]
+    assert drawn[-3:] == ["reply", "Good", "soup!"]
+    assert shades(figure) == shades(document(SENTENCES, [0.2, 0.8], WORD_WEIGHTS))
+    (line,) = figure.axes[0].lines
+    height = float(np.asarray(line.get_ydata())[0])
+    lowest = max(text.get_position()[1] for text in texts(figure)[:-3])
+    assert lowest < height < min(text.get_position()[1] for text in texts(figure)[-3:])
+
+
+def test_a_long_reply_is_wrapped() -> None:
+    figure = dialogue([["Hi."]], [1.0], [[1.0]], ["understandable"] * 30)
+    lines = sorted({text.get_position()[1] for text in texts(figure)[-30:]})
+    assert len(lines) > 3
+    assert lines[-1] < figure.axes[0].get_ylim()[0]
+
+
+def test_a_conversation_without_a_reply_is_refused() -> None:
+    with pytest.raises(ValueError, match="the reply has no words"):
+        dialogue([["Hi."]], [1.0], [[1.0]], [])

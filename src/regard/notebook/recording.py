@@ -98,10 +98,11 @@ def _record_reply(ask: Asker, history: list[str], options: dict[str, str]) -> No
     if options.get("turns", "").isdecimal():
         given["turns"] = _number(options, "turns", 1)
     chosen: dict[str, Any] = {"beam": _number(options, "beam", 1)}
-    if "seed" in options:
-        chosen = {"seed": int(options["seed"] or 0), "temperature": float(options.get("temperature", "1"))}
-    target = {"reply": options["target"]} if options.get("target") else {}
-    replies = ask({"kind": "reply", **given, **chosen, **target})
+    if options.get("target"):
+        chosen = {"reply": options["target"]}
+    elif options.get("seed", "").isdecimal():
+        chosen = {"seed": int(options["seed"]), "temperature": float(options.get("temperature", "1"))}
+    replies = ask({"kind": "reply", **given, **chosen})
     if replies[-1]["kind"] == "reply":
         ask({"kind": "reply_effects", **given, "reply": replies[-1]["text"]})
 

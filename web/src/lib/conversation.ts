@@ -86,14 +86,19 @@ export interface ComparedWord {
   isNew: boolean
 }
 
-/** Return the words of a reply, with those of an earlier one that it lacks. */
+/** Return the words of a reply, with those of an earlier one that it lacks; where both have some, the earlier ones stand first. */
 export function compareReplies(before: readonly string[], after: readonly string[]): ComparedWord[] {
-  return diffTokens(before, after).flatMap((step): ComparedWord[] => {
-    if (step.op === 'same') return [{ number: step.after, text: after[step.after]!, isNew: false }]
-    const gone = step.op === 'added' ? [] : [{ number: null, text: before[step.before]!, isNew: false }]
-    const come = step.op === 'removed' ? [] : [{ number: step.after, text: after[step.after]!, isNew: true }]
-    return [...gone, ...come]
-  })
+  const words: ComparedWord[] = []
+  let come: ComparedWord[] = []
+  for (const step of diffTokens(before, after)) {
+    if (step.op === 'same') {
+      words.push(...come, { number: step.after, text: after[step.after]!, isNew: false })
+      come = []
+    }
+    if (step.op === 'removed' || step.op === 'replaced') words.push({ number: null, text: before[step.before]!, isNew: false })
+    if (step.op === 'added' || step.op === 'replaced') come.push({ number: step.after, text: after[step.after]!, isNew: true })
+  }
+  return [...words, ...come]
 }
 
 /** What is known about a turn or a word of it. */

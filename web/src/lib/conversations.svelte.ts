@@ -131,8 +131,16 @@ export class ConversationReader {
     this.explorer = explorer
   }
 
-  /** What the page shows: the reply under the changes if there are any. */
-  readonly shown: ReadReply | null = $derived.by(() => (this.explorer.hasChanges && this.altered ? this.altered : this.base))
+  /** The reply to the current changes, once it is here; its effects are wanted. */
+  readonly current: ReadReply | null = $derived.by(() => {
+    const reply = this.explorer.hasChanges ? this.altered : this.base
+    return reply && JSON.stringify(reply.changes) === JSON.stringify(this.explorer.state.changes) ? reply : null
+  })
+  /** What the page shows: the reply under the changes if there are any; the last one until the next one is here, if it comes. */
+  readonly shown: ReadReply | null = $derived.by(() => {
+    const { hasChanges, missing, failed } = this.explorer
+    return missing || failed ? this.current : hasChanges && this.altered ? this.altered : this.base
+  })
   readonly turns: readonly string[] = $derived.by(() => turnsOf(this.explorer.text))
   /** The word of the reply that is pinned. */
   readonly pinned: number | null = $derived.by(() => {
@@ -194,12 +202,6 @@ export class ConversationReader {
       recordTimeWhenPainted('what-if', start)
     })
   }
-
-  /** The reply whose effects are wanted: that of the current changes, once it is here. */
-  readonly current: ReadReply | null = $derived.by(() => {
-    const reply = this.explorer.hasChanges ? this.altered : this.base
-    return reply && JSON.stringify(reply.changes) === JSON.stringify(this.explorer.state.changes) ? reply : null
-  })
 
   /** Ask for the effects that a reply lacks. */
   requestEffects(reply: ReadReply): void {
