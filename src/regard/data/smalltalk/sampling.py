@@ -13,7 +13,7 @@ from regard.data.smalltalk.grammar import WINDOW, Exchange, Role, Topic, Value, 
 LENGTHS = (2, 3, 3, 4, 4, 4, 4, 5, 5, 5, 6)
 """Exchanges of a dialogue; each of these is equally likely."""
 OPENED, CLOSED = 0.5, 0.4  # share of dialogues with an opening and with a closing, if they are long enough
-ASKED, TOLD = 0.5, 0.65  # bounds for a further part: a topic, a topic without its questions, otherwise a filler
+ASKED, TOLD = 0.65, 0.75  # bounds for a further part: a topic, a topic without its questions, otherwise a filler
 VALID, TEST = 0.1, 0.2  # upper bounds of the hash: ten per cent each
 TRIES = 1000  # draws of the words of a topic until its questions are in the split
 VALUE_TRIES = 20
