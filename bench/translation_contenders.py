@@ -125,7 +125,7 @@ def hf_model(model: Seq2Seq) -> Any:
 
     parts = transformer_parts(model)
     assert parts is not None, "only Transformers of the usual kind have a counterpart"
-    assert parts.encoder is not None
+    assert isinstance(parts.encoder, Stack), "the peers have an encoder of this kind"
     block, first = parts.decoder.blocks[0], parts.encoder.blocks[0].around_self.norm_first
     width, vocabulary = parts.output.weight.shape[1], parts.output.weight.shape[0]
     sizes: dict[str, Any] = {}
@@ -206,7 +206,7 @@ def ct2_convert(model: Seq2Seq, folder: str, precision: str) -> None:
 
     parts = transformer_parts(model)
     assert parts is not None, "only Transformers of the usual kind have a counterpart"
-    assert parts.encoder is not None
+    assert isinstance(parts.encoder, Stack), "the peers have an encoder of this kind"
     block, first = parts.decoder.blocks[0], parts.encoder.blocks[0].around_self.norm_first
     kinds = {functional.relu: "RELU", functional.gelu: "GELU", functional.silu: "SWISH"}
     spec = TransformerSpec.from_config(

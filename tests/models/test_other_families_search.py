@@ -10,6 +10,7 @@ from regard.models.build import build
 from regard.models.convolutional import ConvolutionalState
 from regard.models.recurrent.state import RecurrentState
 from regard.models.seq2seq import Seq2Seq
+from regard.nn.attention.kv_cache import KVCache
 from regard.nn.ragged import Ragged
 from regard.nn.tap import recording, replacing
 from regard.recipe import Bahdanau, ConvS2S, Luong, Model, Sutskever
@@ -44,7 +45,11 @@ def forced(model: Seq2Seq, sources: list[Tensor], histories: list[list[int]]) ->
 def pointers(state: Any) -> list[int]:
     """Return the addresses of the keys and values of the memory."""
     assert isinstance(state, RecurrentState | ConvolutionalState)
-    return [] if state.cache is None else [state.cache.k_BHKE.data_ptr(), state.cache.v_BHKE.data_ptr()]
+    cache = state.cache
+    if cache is None:
+        return []
+    assert isinstance(cache, KVCache)
+    return [cache.k_BHKE.data_ptr(), cache.v_BHKE.data_ptr()]
 
 
 @every_model
