@@ -78,7 +78,7 @@ def test_why_shows_attended_turns_and_words_in_a_window_of_any_width(terminal: P
         narrow = terminal.ask(command).splitlines()
         assert max(map(len, narrow)) <= 20
         assert len(narrow) > 10
-    assert terminal.ask("/udno").split()[-1] == "message"
+    assert terminal.ask("/undoo").split()[-1] == "message"
 
 
 def test_options_are_changed_by_commands(terminal: PseudoTerminal) -> None:
@@ -93,10 +93,10 @@ def test_options_are_changed_by_commands(terminal: PseudoTerminal) -> None:
     assert terminal.ask("/nbest 2") == "nbest is 2\n"
     assert terminal.ask("Bye.") == "bot> Bye.\n2. Bye.\n"
     assert "\ntop-k             off\n" in terminal.ask("/set")
-    assert "did you mean /undo? //udno sends it as a message" in terminal.ask("/udno")
+    assert "did you mean /undo? //undoo sends it as a message" in terminal.ask("/undoo")
     assert terminal.ask("/save") == "name a file, as in /save talk.jsonl\n"
     assert "No such file" in terminal.ask("/save /does/not/exist.jsonl")
-    terminal.type("/sav\t\r")  # the tab key completes the command
+    terminal.type("/sa\t\r")  # the tab key completes the command
     terminal.read_until("name a file")
 
 

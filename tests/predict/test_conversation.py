@@ -200,7 +200,7 @@ def test_options_of_sampling_and_of_beam_search_end_each_other(chatbot: Chatbot)
         ("temperature", "nan", "temperature must be a number above 0"),
         ("sample", "maybe", "sample must be true or false, but is 'maybe'"),
         ("normalise", "x", "normalise must be gnmt or average, but is 'x'"),
-        ("temprature", "1", "there is no option 'temprature'; did you mean temperature?"),
+        ("temperatur", "1", "there is no option 'temperatur'; did you mean temperature?"),
         ("nope", "default", "there is no option 'nope'"),
     ],
 )
