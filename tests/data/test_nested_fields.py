@@ -26,7 +26,7 @@ from regard.data.fields.lists import join_list, on_one_line, split_list
 from regard.data.fields.nested import keep_last_parts
 from regard.data.rows import Rows
 from regard.recipe import ME, YOU, Data, FieldKind, PhrasebookCorpus, Recipe, Text
-from regard.text import END, UNK, Tokenizer, TokenizerSettings
+from regard.text import END, UNK, Tokenizer, Tokenizers, TokenizerSettings
 
 TOKENIZER = Tokenizer.learn(["the cat sees a dog", "the dogs see New York", "it's raining"], 300)
 WORDS, DOCUMENT = WordsField(TOKENIZER), DocumentField(TOKENIZER)
@@ -237,13 +237,19 @@ def test_the_last_parts_are_kept_and_of_a_long_last_part_its_first_and_last_ids(
     )
 
 
-def test_vocabularies_see_the_tabs_of_documents_but_not_those_between_turns() -> None:
-    recipe = Recipe(task="own", data=Data(train=(PhrasebookCorpus(to="de"),)), text=Text(kind="char", size=300))
-
-    def pieces(kinds: dict[str, FieldKind], record: tuple[str, ...], multiline: bool = False) -> set[str]:
-        fields = learn_fields(kinds, [record] * 9, recipe, multiline)
-        (tokenizer, *_) = fields.tokenizers.values()
-        return {tokenizer.piece(number) for number in range(len(tokenizer))}
-
-    assert "\t" in pieces({"text": "text"}, ("if a:\n\treturn b\n",), multiline=True)
-    assert not {"\t", "i\ty"} & pieces({"history": "turns", "reply": "text"}, ("hi\tyou", "no"))
+@pytest.mark.parametrize(
+    ("kinds", "record", "learned_from", "multiline"),
+    [
+        ({"text": "text"}, ("if a:\n\treturn b\n",), ("if a:\n\treturn b\n",), True),
+        ({"history": "turns", "reply": "text"}, ("hi\tyou", "a\tb"), ("hi you", "a\tb"), False),
+    ],
+)
+def test_vocabularies_are_learned_from_the_tabs_of_texts_but_not_from_those_between_turns(
+    kinds: dict[str, FieldKind], record: tuple[str, ...], learned_from: tuple[str, ...], multiline: bool
+) -> None:
+    text = Text(size=300, normalise="identity")
+    recipe = Recipe(task="own", data=Data(train=(PhrasebookCorpus(to="de"),)), text=text)
+    expected = Tokenizers.learn(
+        [learned_from] * 9, fields=list(kinds), size=300, normalise="identity", multiline=multiline, seed=recipe.seed
+    )
+    assert learn_fields(kinds, [record] * 9, recipe, multiline).tokenizers.fingerprint == expected.fingerprint

@@ -295,6 +295,18 @@ def test_samples_that_are_the_same_text_are_one_candidate(chatbot: Chatbot, reve
     assert [one.score for one in reply.nbest] == pytest.approx([score for score, _ in expected])
 
 
+def test_of_replies_that_are_the_same_before_a_stop_string_the_most_probable_one_counts(
+    chatbot: Chatbot, reverse: Chatbot
+) -> None:
+    found = chatbot(ASKED, beam=8, nbest=8, stop=[" "]).nbest
+    texts = [one.text for one in found]
+    assert any(len({one.logprob for one in found if one.text == text}) > 1 for text in texts)
+    reply = chatbot.reranked_by(reverse)(ASKED, beam=8, candidates=8, nbest=8, stop=[" "])
+    expected = mutual(chatbot, reverse, found, 0.5)
+    assert [one.text for one in reply.nbest] == [text for _, text in expected]
+    assert [one.score for one in reply.nbest] == pytest.approx([score for score, _ in expected])
+
+
 def test_reranking_chooses_among_a_batch_of_histories_and_a_turn_of_any_length(
     chatbot: Chatbot, reverse: Chatbot, tmp_path: Path
 ) -> None:
