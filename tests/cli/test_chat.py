@@ -96,8 +96,8 @@ def test_options_are_changed_by_commands(terminal: PseudoTerminal) -> None:
     assert "did you mean /undo? //undoo sends it as a message" in terminal.ask("/undoo")
     assert terminal.ask("/save") == "name a file, as in /save talk.jsonl\n"
     assert "No such file" in terminal.ask("/save /does/not/exist.jsonl")
-    terminal.type("/sa\t\r")  # the tab key completes the command
-    terminal.read_until("name a file")
+    terminal.type("/hist\t\r")  # the tab key completes the command
+    terminal.read_until("you  Hello!")
 
 
 def test_ctrl_c_clears_the_line_and_ctrl_d_ends(terminal: PseudoTerminal) -> None:

@@ -143,9 +143,17 @@ def test_an_interrupted_reply_is_kept_as_far_as_it_was_emitted(chatbot: Chatbot)
         conversation.send("My name is Ben.", stop_after(1))
     assert [exchange.text for exchange in conversation.exchanges] == ["Hello"]
     assert said(conversation, "What is my name?") == ["You are Ben."]
+    conversation.set("temperature", "0.01")
     with pytest.raises(KeyboardInterrupt):
         conversation.retry(stop_after(2))
     assert [exchange.text for exchange in conversation.exchanges] == ["Hello", "Yo"]
+
+
+def test_retry_completes_an_interrupted_reply(chatbot: Chatbot) -> None:
+    conversation = Conversation(chatbot, beam=1)
+    with pytest.raises(KeyboardInterrupt):
+        conversation.send("My name is Ben.", stop_after(1))
+    assert conversation.retry(lambda piece: None).text == "Hello Ben!"
 
 
 def test_a_message_whose_reply_is_interrupted_before_it_begins_is_not_kept(chatbot: Chatbot) -> None:
@@ -200,7 +208,7 @@ def test_options_of_sampling_and_of_beam_search_end_each_other(chatbot: Chatbot)
         ("temperature", "nan", "temperature must be a number above 0"),
         ("sample", "maybe", "sample must be true or false, but is 'maybe'"),
         ("normalise", "x", "normalise must be gnmt or average, but is 'x'"),
-        ("temperatur", "1", "there is no option 'temperatur'; did you mean temperature?"),
+        ("temperaturx", "1", "there is no option 'temperaturx'; did you mean temperature?"),
         ("nope", "default", "there is no option 'nope'"),
     ],
 )
