@@ -206,7 +206,7 @@ class Chatbot:
         replies = [reply for reply in results if reply is not None]
         return replies if self.reverse is None else [self._rerank(reply, self.reverse, chosen) for reply in replies]
 
-    def stream(self, history: str | History, **options: Any) -> Generator[str]:
+    def stream(self, history: str | History, **options: Any) -> Generator[str, None, None]:
         """Reply to a history and yield pieces of the reply as they are generated; they add up to the whole reply.
 
         Raises:
@@ -272,17 +272,18 @@ class Chatbot:
         Raises:
             ValueError: A history has no text.
         """
-        values, from_last = list[str](), list[int]()
+        values = []
         for number, history in enumerate(histories, start=1):
-            texts = [(place, text) for place, turn in enumerate(history) if (text := " ".join(turn.split()))]
+            texts = [text for turn in history if (text := " ".join(turn.split()))]
             if not texts:
                 which = f"history {number}" if len(histories) > 1 else "the history"
                 raise ValueError(f"{which} has no text to reply to; give at least one turn that is not empty")
-            texts = texts[-(turns or self.turns) :]
-            values.append(join_list([text for _, text in texts]))
-            from_last += [texts[-1][0] - place for place, _ in texts]
+            values.append(join_list(texts[-(turns or self.turns) :]))
         rows = self.history_field.encode(values)
-        rows.ids[part_starts(rows)] = self.history_field.speakers(np.array(from_last, np.int64))
+        # A turn that is left out does not change who speaks before it.
+        kept = [[place for place, turn in enumerate(h) if turn.strip()][-(turns or self.turns) :] for h in histories]
+        from_last = np.array([places[-1] - place for places in kept for place in places], np.int64)
+        rows.ids[part_starts(rows)] = self.history_field.speakers(from_last)
         return keep_last_parts(rows, self.longest)
 
     def look(self, history: str | History = "", **options: Any) -> Any:
