@@ -1,5 +1,6 @@
 """Some dialogues in which a reply depends on an earlier turn, and a small model that has memorised them."""
 
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,9 @@ import torch
 from regard.bundle import save_bundle
 from regard.data.corpus import Reader
 from regard.data.fields import learn_fields
+from regard.predict import Chatbot
 from regard.recipe import Recipe, parse
-from regard.tasks.chat import ChatBatch, ChatTask
+from regard.tasks.chat import ChatTask
 
 DIALOGUES = [
     [f"My name is {name}.", f"Hello {name}.", "What is my name?", f"Your name is {name}."]
@@ -52,19 +54,29 @@ def chat_recipe(root: Path, *overrides: str) -> Recipe:
 def train_chat(folder: Path, *overrides: str, steps: int = 60) -> Path:
     """Train a model on the dialogues until it knows them, and return its folder."""
     recipe = chat_recipe(folder.with_name(f"{folder.name}-data"), *overrides)
+    records = Reader.of(recipe.data, ("history", "reply")).records(recipe.data.train[0])
+    return memorise(folder, recipe, [(history, reply) for history, reply in records], steps)
+
+
+def memorise(folder: Path, recipe: Recipe, pairs: list[tuple[str, str]], steps: int, rate: float = 5e-3) -> Path:
+    """Train a model on histories and replies, all in one batch, and return its folder."""
     task = ChatTask(recipe)
-    histories, replies = zip(*Reader.of(recipe.data, tuple(task.kinds)).records(recipe.data.train[0]), strict=True)
-    fields = learn_fields(task.kinds, zip(histories, replies, strict=True), recipe)
+    fields = learn_fields(task.kinds, pairs, recipe)
     torch.manual_seed(1)
     model = task.build(fields.sizes)
-    rows = fields.encode({"history": histories, "reply": replies})
-    batch = task.collate(rows, np.arange(len(replies)))
-    assert isinstance(batch, ChatBatch)
-    optimiser = torch.optim.Adam(model.parameters(), 5e-3)
+    columns = dict(zip(fields, map(list, zip(*pairs, strict=True)), strict=True))
+    batch = task.collate(fields.encode(columns), np.arange(len(pairs)))
+    optimiser = torch.optim.Adam(model.parameters(), rate)
     for _ in range(steps):
         optimiser.zero_grad()
-        logits_NV = model(batch.inputs, batch.reply)
-        torch.autograd.backward(torch.nn.functional.cross_entropy(logits_NV, batch.labels_N, label_smoothing=0.1))
+        torch.autograd.backward(task.loss(model, batch) / batch.units)
         optimiser.step()
     save_bundle(folder, recipe, fields, model, {})
     return folder
+
+
+def reversed_chatbot(chatbot: Chatbot) -> Chatbot:
+    """Return a chatbot that passes for one that was trained with `data.reverse = true`."""
+    other = copy(chatbot)
+    other.is_reverse = True
+    return other

@@ -148,7 +148,7 @@ def memorised_chat_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def chat_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a chatbot with attention that remembers a name over several turns."""
-    from tests.chatting import train_chatbot
+    from tests.chat_names import train_chatbot
 
     return train_chatbot(tmp_path_factory.mktemp("runs") / "names")
 

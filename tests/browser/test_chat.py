@@ -10,7 +10,7 @@ import pytest
 from tests.browser.conftest import PATIENCE, opened, playwright, serving, violations
 from tests.browser.test_document import signed
 from tests.browser.test_page import expect, focus, link
-from tests.chatted import GREETING, QUESTION, UNKNOWN, WELCOME, train_chatbot
+from tests.chat_turns import GREETING, QUESTION, UNKNOWN, WELCOME, train_chatbot
 
 from regard.explore import ModelInfo
 from regard.predict import Chatbot, reply_attention

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.chatting import train_chatbot
+from tests.chat_names import train_chatbot
 from tests.fork_server import forked_python
 from tests.pseudo_terminal import PseudoTerminal, pseudo_terminal
 from typer.testing import CliRunner

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.chatted import train_chatbot
+from tests.chat_turns import train_chatbot
 
 from regard.cli import main
 

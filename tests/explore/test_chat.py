@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.chatted import GREETING, QUESTION, SETTINGS, UNKNOWN, WELCOME, train_chatbot
+from tests.chat_turns import GREETING, QUESTION, SETTINGS, UNKNOWN, WELCOME, train_chatbot
 from tests.explore.asking import Frame, ask, fault, one
 
 from regard.data.fields import split_parts

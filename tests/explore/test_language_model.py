@@ -263,5 +263,5 @@ def test_the_widget_and_its_file_show_a_language_model(generators: dict[str, Tex
 
 def test_another_predictor_is_refused() -> None:
     other: Any = object()
-    with pytest.raises(ValueError, match="shows translators, text generators and classifiers, but this is a object"):
+    with pytest.raises(ValueError, match="classifiers and chatbots that write replies, but this is a object"):
         make_adapter(other)

@@ -9,7 +9,8 @@ from typing import NoReturn
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.chatting import NAMES, TURNS
+from tests.chat_names import NAMES, TURNS
+from tests.chats import reversed_chatbot
 
 from regard.data.dialogues import read_dialogues
 from regard.options import OptionError
@@ -81,7 +82,10 @@ def test_the_reply_of_a_beam_is_emitted_at_once(chatbot: Chatbot) -> None:
 
 
 def test_a_reranked_reply_is_not_streamed(chatbot: Chatbot) -> None:
-    conversation, pieces = Conversation(chatbot.reranked_by(chatbot), beam=1, candidates=4), list[str]()
+    conversation, pieces = (
+        Conversation(chatbot.reranked_by(reversed_chatbot(chatbot)), beam=1, candidates=4),
+        list[str](),
+    )
     conversation.send("Hello!", pieces.append)
     assert len(pieces) == 1
 
@@ -114,7 +118,7 @@ def test_retry_gives_the_next_best_reply_until_the_beam_has_no_other(chatbot: Ch
 
 
 def test_retry_among_reranked_replies_gives_the_next_candidate(chatbot: Chatbot) -> None:
-    reranked = chatbot.reranked_by(chatbot)
+    reranked = chatbot.reranked_by(reversed_chatbot(chatbot))
     conversation = Conversation(reranked, candidates=4)
     conversation.send("Hello!")
     ranked = list(dict.fromkeys(reply.text for reply in reranked("Hello!", candidates=4, nbest=4, beam=4).nbest))

@@ -62,7 +62,7 @@ def test_a_plain_text_file_has_turns_and_a_blank_line_after_each_dialogue(tmp_pa
         ("a.jsonl", b'{"question": "a", "reply": 3}', "it needs the strings 'question' and 'reply'"),
         ("a.jsonl", b'{"question": "\\ud83d", "reply": "b"}', "its question contains \\ud83d, a lone surrogate"),
         ("a.jsonl", b'{"question": "a", "reply": ', "not JSON"),
-        ("a.jsonl", b"[1, 2]", "no key 'turns'"),
+        ("a.jsonl", b"[1, 2]", "must be an object with an array of turns"),
         ("a.jsonl", b'{"turns": "a"}', "must be an array of turns"),
         ("a.jsonl", b'{"turns": ["a", "b\\u0007"]}', "its reply contains the control character U+0007"),
     ],

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.chats import reversed_chatbot
 from tests.serve.client import Response, Server
 from tests.serve.test_predictions import close
 from tests.serve.test_queue import ImmediateLoop
@@ -189,7 +190,7 @@ def test_the_fields_of_a_request_are_the_options_of_chat() -> None:
 
 
 def test_reranked_replies_are_those_of_the_chatbot_and_cannot_be_streamed(chatbot: Chatbot) -> None:
-    reranked = chatbot.reranked_by(chatbot)
+    reranked = chatbot.reranked_by(reversed_chatbot(chatbot))
     service = make_service("reranked", reranked, ServerLimits(), Metrics())
     assert isinstance(service, ChatService)
     asked = {"history": HISTORY, "max_tokens": 6, "nbest": 2, "temperature": 1.2}

@@ -3,11 +3,12 @@
 from regard.options import Terminology, TranslationOptions
 from regard.predict.alignment import AlignmentHead
 from regard.predict.chat_attention import AttendedTurn, ReplyAttention, reply_attention
-from regard.predict.chatbot import Chatbot, Reply
+from regard.predict.chatbot import Chatbot
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
 from regard.predict.conversation import Conversation, Exchange
 from regard.predict.knowledge_base import KnowledgeBase, QuestionReply
 from regard.predict.mask_filler import FilledText, MaskCandidate, MaskFiller, PseudoPerplexity
+from regard.predict.reply import Reply
 from regard.predict.reply_ranker import DualEncoderRetriever, ReplyRanker
 from regard.predict.retriever import BM25Retriever, FusedRetriever, RetrievedReply, Retriever, rank_candidates
 from regard.predict.segments import TranslationRequest

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Generator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, overload
 
@@ -23,6 +23,7 @@ from regard.models.seq2seq import Seq2Seq
 from regard.nn.ragged import NestedRagged, Ragged
 from regard.options import ChatOptions, OptionError
 from regard.predict.engine import make_engine, max_tokens, run_search
+from regard.predict.reply import Reply
 from regard.predict.search import batches_by_length, search_options
 from regard.predict.streaming import Emit, OutputMonitor, stream_pieces, text_before_stop
 from regard.predict.teacher_forcing import SCORED_ROWS, evaluating
@@ -33,43 +34,6 @@ from regard.text import END, START
 
 History = Sequence[str]
 """The turns of a dialogue so far; the last one is to be replied to."""
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A reply: the best one, and in `nbest` all of them."""
-
-    history: tuple[str, ...]
-    """The turns that it replies to, as they were given."""
-    text: str
-    score: float
-    """The score by which replies are ranked; with reranking, that of mutual information."""
-    logprob: float
-    """Log-probability given the history, in nats."""
-    tokens: tuple[str, ...]
-    """The subwords of the reply."""
-    token_logprobs: tuple[float, ...]
-    """Log-probability of each token, and of the end symbol if the model has generated it."""
-    nbest: tuple["Reply", ...] = field(default=(), repr=False)
-    truncated: bool = False
-    """Whether it ended because it reached the maximum length."""
-
-    def __str__(self) -> str:
-        """Return the text."""
-        return self.text
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything but the history as a JSON object."""
-        table: dict[str, Any] = {
-            "text": self.text,
-            "score": self.score,
-            "logprob": self.logprob,
-            "tokens": list(self.tokens),
-            "token_logprobs": list(self.token_logprobs),
-        }
-        if len(self.nbest) > 1:
-            table["nbest"] = [reply.to_json() for reply in self.nbest]
-        return table
 
 
 def is_hierarchical(settings: Model) -> bool:

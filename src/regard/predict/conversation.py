@@ -12,7 +12,8 @@ from regard.data.fields.lists import join_list
 from regard.options import ChatOptions, Option, OptionError
 from regard.options.decoding import SAMPLING
 from regard.predict.chat_attention import ReplyAttention, reply_attention
-from regard.predict.chatbot import Chatbot, Reply
+from regard.predict.chatbot import Chatbot
+from regard.predict.reply import Reply
 from regard.predict.retriever import RetrievedReply, Retriever
 
 USER, BOT = "user", "bot"

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from regard.data.rows import Numbers
 from regard.predict.bm25 import Bm25Index
-from regard.predict.chatbot import Chatbot, History, Reply, turns_with_text
+from regard.predict.chatbot import Chatbot, History, turns_with_text
 from regard.predict.knowledge_base import KnowledgeBase
+from regard.predict.reply import Reply
 
 CHUNK = 1 << 22  # scores that are in memory at once
 EARLIER = 0.1  # weight of a turn in a query, relative to the turn after it

@@ -3,14 +3,10 @@
 import json
 from pathlib import Path
 
-import numpy as np
-import torch
+from tests.chats import memorise
 
-from regard.bundle import save_bundle
 from regard.data.dialogues import examples
-from regard.data.fields import learn_fields
 from regard.recipe import parse
-from regard.tasks.chat import ChatTask
 
 NAMES = ("Anna", "Ben", "Carl", "Dora")
 TURNS = 4
@@ -50,18 +46,6 @@ def train_chatbot(folder: Path, kind: str = "bahdanau", steps: int = 80, more: t
     for name in ("train.jsonl", "valid.jsonl"):
         (folder / name).write_text(text, encoding="utf-8")
     recipe = parse(RECIPE.replace("KIND", kind).replace("TURNS", str(TURNS)), [f"data.root='{folder}'", *more])
-    task = ChatTask(recipe)
     turns, reverse = recipe.data.turns, recipe.data.reverse
     pairs = [pair for dialogue in DIALOGUES for pair in examples(dialogue, turns, reverse)]
-    fields = learn_fields(task.kinds, pairs, recipe)
-    torch.manual_seed(1)
-    model = task.build(fields.sizes)
-    columns = dict(zip(fields, map(list, zip(*pairs, strict=True)), strict=True))
-    batch = task.collate(fields.encode(columns), np.arange(len(pairs)))
-    optimiser = torch.optim.Adam(model.parameters(), 1e-2)
-    for _ in range(steps):
-        optimiser.zero_grad()
-        torch.autograd.backward(task.loss(model, batch) / batch.units)
-        optimiser.step()
-    save_bundle(folder, recipe, fields, model, {})
-    return folder
+    return memorise(folder, recipe, pairs, steps, rate=1e-2)

@@ -2,14 +2,10 @@
 
 from pathlib import Path
 
-import numpy as np
-import torch
+from tests.chats import memorise
 
-from regard.bundle import save_bundle
 from regard.data.dialogues import examples
-from regard.data.fields import learn_fields
 from regard.recipe import parse
-from regard.tasks.chat import ChatTask
 
 NAMES = ("Anna", "Ben", "Carla", "Dan")
 GREETING, WELCOME, QUESTION, ANSWER = "My name is {}.", "Nice to meet you.", "What is my name?", "Your name is {}."
@@ -63,17 +59,5 @@ def train_chatbot(folder: Path, kind: str = "transformer", steps: int = 120, mor
         (folder / name).write_text("\n\n".join("\n".join(turns) for turns in DIALOGUES) + "\n", encoding="utf-8")
     chosen = [f"data.root='{folder}'", "model.dropout=0", *SETTINGS.get(kind, TINY), *more]
     recipe = parse(RECIPE.replace("KIND", kind), chosen)
-    task = ChatTask(recipe)
     pairs = list(dict.fromkeys(pair for turns in DIALOGUES for pair in examples(turns, recipe.data.turns)))
-    fields = learn_fields(task.kinds, pairs, recipe)
-    torch.manual_seed(1)
-    model = task.build(fields.sizes)
-    columns = dict(zip(fields, map(list, zip(*pairs, strict=True)), strict=True))
-    batch = task.collate(fields.encode(columns), np.arange(len(pairs)))
-    optimiser = torch.optim.Adam(model.parameters(), 5e-3)
-    for _ in range(steps):
-        optimiser.zero_grad()
-        torch.autograd.backward(task.loss(model, batch) / batch.units)
-        optimiser.step()
-    save_bundle(folder, recipe, fields, model, {})
-    return folder
+    return memorise(folder, recipe, pairs, steps)
