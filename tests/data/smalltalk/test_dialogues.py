@@ -65,6 +65,14 @@ def test_a_history_has_one_right_reply(every: list[Dialogue]) -> None:
             assert right.setdefault(history, dialogue.turns[turn]) == dialogue.turns[turn]
 
 
+def test_a_user_says_nothing_twice(every: list[Dialogue]) -> None:
+    for dialogue in every:
+        said = [turn for turn in dialogue.turns[:: len(SPEAKERS)] if len(turn.split()) > 2]
+        repeated = {turn for turn, count in Counter(said).items() if count > 1}
+        # Only what the bot could not answer at first is asked again, after it was told.
+        assert all(turn.endswith("name?") or turn == "What am I called?" for turn in repeated)
+
+
 def test_turns_of_the_user_have_no_evidence_and_those_of_the_bot_have(every: list[Dialogue]) -> None:
     for dialogue in every:
         for turn, evidence in enumerate(dialogue.evidence):
