@@ -74,7 +74,7 @@ def test_agreeing_words_have_the_same_pronouns_and_sentences_begin_with_a_capita
         ("topic name 1\n  user Hello.\n", r"txt:2: each turn of the user is followed by a line with bot"),
         ("topic name 1\n  or user Hello.\n  bot Hi.\n", r"txt:2: an exchange is a line with user"),
         ("topic name 1\n  user Hello\n  bot Hi.\n", r"txt:2: a turn is sentences with slots"),
-        ("topic name 1\n  user {nam}.\n  bot Hi.\n", r"txt:2: no slot 'nam' in words.txt"),
+        ("topic name 1\n  user {town}.\n  bot Hi.\n", r"txt:2: no slot 'town' in words.txt"),
         ("topic name 1\n  user {name.he}.\n  bot Hi.\n", r"txt:2: 'name' has no form 'he'"),
         ("topic name 1\n  user {friend:person}.\n  bot Hi.\n", r"txt:2: 'friend' cannot agree with 'person'"),
         ("topic name 1\n  user Hello.\n  bot Hi, {name}.\n", r"txt:2: the reply has 'name', but the turn before it"),

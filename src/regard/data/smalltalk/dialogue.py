@@ -14,16 +14,16 @@ class Evidence:
 
     kind: str
     """The kind of the exchange, such as `name` or `greeting`."""
-    form: Form
-    """What the last turn is: `plain` if a reply to it needs nothing else; `unknown` if it asks for what no turn has
-    said; else a question that an earlier turn answers, by its difficulty: `direct`, `pronoun`, `ellipsis` or
-    `correction`."""
     turn: int
     """The number of the turn that decides the reply, counted from 0."""
     words: tuple[tuple[int, int], ...]
     """Begin and end of each word or phrase in that turn that the reply repeats; empty if it repeats none."""
     reply_words: tuple[tuple[int, int], ...]
     """Begin and end of each of these words in the reply, in the order of `words`; only case may differ."""
+    form: Form
+    """What the last turn is: `plain` if a reply to it needs no other turn, or only the question that it answers;
+    `unknown` if it asks for what no turn has said; else a question that an earlier turn answers, by its difficulty:
+    `direct`, `pronoun`, `ellipsis` or `correction`."""
 
 
 @dataclass(frozen=True)

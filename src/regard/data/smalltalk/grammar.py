@@ -230,7 +230,8 @@ def _topic(draft: _Draft, categories: Mapping[str, Category]) -> Topic:
         steps[len(earlier) :] = [(*steps[len(earlier)], exchange) if is_alternative else (exchange,)]
     if not steps:
         raise ValueError(f"{draft.where}: this topic has no exchange: add lines that begin with user and bot")
-    return Topic(draft.role, draft.kind, draft.weight, draft.about, tuple(steps), choices)
+    about = draft.about if choices else draft.about | {draft.where}
+    return Topic(draft.role, draft.kind, draft.weight, about, tuple(steps), choices)
 
 
 def _pairs(draft: _Draft) -> Iterator[tuple[tuple[str, str, str], tuple[str, str, str]]]:

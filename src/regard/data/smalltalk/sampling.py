@@ -187,7 +187,7 @@ def _dialogue(opening: Part | None, parts: list[Part], closing: Part | None, ran
         said = part.said[number]
         turn = len(turns) if said.gold is None else 2 * places[id(part), said.gold[0]] + said.gold[1]
         turns += said.user, said.bot
-        evidence += None, Evidence(part.kind, said.form, turn, said.words, said.reply_words)
+        evidence += None, Evidence(part.kind, turn, said.words, said.reply_words, said.form)
     return Dialogue(tuple(turns), tuple(evidence))
 
 
