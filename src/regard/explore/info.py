@@ -65,11 +65,11 @@ def _example_dialogues(corpus: Corpus, most: int, seed: int) -> tuple[str, ...]:
     """
     if not isinstance(corpus, SmallTalkCorpus):
         return ()
-    unseen = dialogues("test", 50, seed)
+    unseen = dialogues("test", 200, seed)
     replies = (
         (dialogue, next(filter(dialogue.is_recalled, range(1, len(dialogue.turns), 2)), 0)) for dialogue in unseen
     )
-    return tuple("\n".join(dialogue.turns[max(0, at - most) : at]) for dialogue, at in replies if at)[:MAX_EXAMPLES]
+    return tuple("\n".join(dialogue.turns[:at]) for dialogue, at in replies if 0 < at <= most)[:MAX_EXAMPLES]
 
 
 def _first_half(sentence: str) -> str:
