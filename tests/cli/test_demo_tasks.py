@@ -20,6 +20,10 @@ SMALL_MODEL = {
     "classification": [
         "model.width=8", "model.embedding=8", "data.train.0.count=200", "data.valid.count=10", "data.test.count=10",
     ],
+    "chat": [
+        "model.width=16", "model.inner=32", "model.heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
+        "data.train.0.count=60", "data.valid.count=4", "data.test.count=4", "train.translate=2",
+    ],
     "tagging": [
         "model.width=8", "model.embedding=8", "data.train.0.pairs=200", "data.valid.pairs=10", "data.test.pairs=10",
     ],
@@ -100,3 +104,17 @@ def test_a_tagger_is_scored_by_tag(cache: Path) -> None:
     page = check_report(result, cache / "run", "tags.png", "confusion.png")
     assert "The hardest sentences" in page
     assert "How often each correct tag has each predicted tag" in page
+
+
+def test_a_chatbot_is_trained_on_small_talk_judged_and_talked_to(cache: Path) -> None:
+    result = run_demo(cache / "run", "chat")
+    assert result.exit_code == 0
+    assert re.search(r" 1 user .*\n +2 bot  ", result.stdout)
+    assert re.search(r"\d+\.\d % \(\d+ of \d+\) right answers to questions that an earlier turn answers", result.stdout)
+    assert "the most attended turn is the one with the answer" in result.stdout
+    assert re.search(
+        r"the history \d+\.\d\d, earlier turns in random order \d+\.\d\d, the last turn alone", result.stdout
+    )
+    assert "you> What is my name?" in result.stdout
+    page = check_report(result, cache / "run", "dialogue.png")
+    assert "A conversation" in page

@@ -2,12 +2,13 @@
 
 A chatbot that replies to the last turn alone is fluent, and has no memory. So perplexity is also measured with the
 earlier turns in random order and without them (Sankar et al. 2019). In generated small talk it is known which turn, and
-which words of it, decide a reply: `judge_recall` says how often the answer is right, and how often attention is there.
+which words of it, decide a reply: `judge_recall` says how often the answer is right, and `judge_attention` how often
+attention is there.
 """
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from regard.predict.chatbot import Chatbot, History
 from regard.predict.text_generator import TextPerplexity
 from regard.score import Score, bleu, exact_match
 from regard.score.dialogue import distinct
+
+Replier = Callable[[Sequence[History]], Sequence[str]]
+"""Returns a reply to each history."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class ChatJudgement:
     """The replies to the histories, in their order."""
     perplexity: ContextPerplexity
     scores: tuple[Score, ...]
-    """BLEU, distinct-1 and -2 and exact matches; with generated small talk also those of `judge_recall`."""
+    """BLEU, distinct-1 and -2 and exact matches; with small talk also `judge_recall` and others."""
 
     def lines(self) -> list[str]:
         """Return a report in words and numbers."""
@@ -81,13 +85,18 @@ def judge_chatbot(
         lowercase: Whether BLEU and exact matches ignore case.
     """
     replies = tuple(reply.text for reply in chatbot.reply(histories))
-    scores = (
+    scores = reply_scores(replies, references, lowercase)
+    return ChatJudgement(replies, context_perplexity(chatbot, histories, references), scores)
+
+
+def reply_scores(replies: Sequence[str], references: Sequence[str], lowercase: bool = False) -> tuple[Score, ...]:
+    """Return BLEU, distinct-1 and -2, and the percentage of exact matches of replies."""
+    return (
         bleu(replies, references, lowercase=lowercase),
         distinct(replies, 1),
         distinct(replies, 2),
         exact_match(replies, references, lowercase=lowercase),
     )
-    return ChatJudgement(replies, context_perplexity(chatbot, histories, references), scores)
 
 
 def context_perplexity(
@@ -126,28 +135,38 @@ def recall_questions(dialogues: Sequence[Dialogue]) -> Iterator[tuple[Dialogue, 
         yield from ((dialogue, number) for number in range(len(dialogue.turns)) if dialogue.is_recalled(number))
 
 
-def judge_recall(chatbot: Chatbot, dialogues: Sequence[Dialogue], lowercase: bool = False) -> tuple[Score, ...]:
-    """Judge the replies of a chatbot to questions about earlier turns of small talk, and its attention.
+def judge_recall(reply: Replier, dialogues: Sequence[Dialogue], lowercase: bool = False) -> tuple[Score, ...]:
+    """Return the percentage of right replies to questions about earlier turns of small talk, letter by letter."""
+    questions = _questions(dialogues)
+    replies = reply([dialogue.turns[:number] for dialogue, number in questions])
+    exact = exact_match(replies, [dialogue.turns[number] for dialogue, number in questions], lowercase=lowercase)
+    return (replace(exact, name="recalled"),)
+
+
+def judge_attention(chatbot: Chatbot, dialogues: Sequence[Dialogue]) -> tuple[Score, ...]:
+    """Judge the attention of a chatbot in its replies to questions about earlier turns of small talk.
 
     Returns:
-        The percentage of right replies and, for a model with attention, the percentages of replies in which the most
-        attended turn is the one that decides, and in which the most attended word is one of those that decide. Both are
-        counted at the words of the reply that come from there, with the right reply as the decoder's input.
+        The percentages of replies in which the most attended turn is the one that decides, and in which the most
+        attended word is one of those that decide; nothing for a model without attention. Both are counted at the words
+        of the reply that come from there, with the right reply as the decoder's input.
     """
+    if not has_attention(chatbot):
+        return ()
+    hits = [_is_attended(chatbot, dialogue, number) for dialogue, number in _questions(dialogues)]
+    scores = []
+    for name, found in zip(("gold turn", "gold word"), zip(*hits, strict=True), strict=True):
+        value = 100 * sum(found) / len(found)
+        scores.append(Score(name, value, f"argmax:1|turns:{chatbot.turns}", f"({sum(found)} of {len(found)})"))
+    return tuple(scores)
+
+
+def _questions(dialogues: Sequence[Dialogue]) -> list[tuple[Dialogue, int]]:
+    """Return the questions about earlier turns, of which there must be some."""
     questions = list(recall_questions(dialogues))
     if not questions:
         raise ValueError("no reply of these dialogues depends on an earlier turn; give more dialogues")
-    histories = [dialogue.turns[:number] for dialogue, number in questions]
-    references = [dialogue.turns[number] for dialogue, number in questions]
-    replies = [reply.text for reply in chatbot.reply(histories)]
-    exact = exact_match(replies, references, lowercase=lowercase)
-    scores = [Score("recalled", exact.value, exact.signature, exact.detail)]
-    if has_attention(chatbot):
-        hits = [_is_attended(chatbot, dialogue, number) for dialogue, number in questions]
-        for name, found in zip(("gold turn", "gold word"), zip(*hits, strict=True), strict=True):
-            value = 100 * sum(found) / len(found)
-            scores.append(Score(name, value, f"argmax:1|turns:{chatbot.turns}", f"({sum(found)} of {len(found)})"))
-    return tuple(scores)
+    return questions
 
 
 def _is_attended(chatbot: Chatbot, dialogue: Dialogue, number: int) -> tuple[bool, bool]:

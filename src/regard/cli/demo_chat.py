@@ -30,7 +30,7 @@ SHOWN = 3
 
 def demo_chat(recipe: "Recipe", folder: Path, options: DemoOptions) -> None:
     """Train a chatbot on generated small talk; judge its memory and its attention, and talk to it."""
-    from regard.analysis.dialogue import context_perplexity, judge_recall, replies_of
+    from regard.analysis.dialogue import context_perplexity, judge_attention, judge_recall, replies_of
     from regard.data.smalltalk import dialogues
     from regard.tasks import load_chatbot
     from regard.train.report.html_report import ReportNote, write_report
@@ -47,9 +47,10 @@ def demo_chat(recipe: "Recipe", folder: Path, options: DemoOptions) -> None:
         "gold turn": "of these, the most attended turn is the one with the answer",
         "gold word": "of these, the most attended word is the answer",
     }
+    recalled = judge_recall(lambda asked: [reply.text for reply in chatbot.reply(asked)], unseen, recipe.text.lowercase)
     lines = [
         f"{score.value:5.1f} % {score.detail} {explanations[score.name]}"
-        for score in judge_recall(chatbot, unseen, recipe.text.lowercase)
+        for score in (*recalled, *judge_attention(chatbot, unseen))
     ]
     perplexity = context_perplexity(chatbot, *replies_of(unseen))
     contexts = {"full": "the history", "shuffled": "earlier turns in random order", "last": "the last turn alone"}

@@ -99,7 +99,7 @@ def _judge(
     """Score the replies and, if the dialogues are generated small talk, the answers that need an earlier turn."""
     from dataclasses import replace
 
-    from regard.analysis.dialogue import judge_chatbot, judge_recall
+    from regard.analysis.dialogue import judge_attention, judge_chatbot, judge_recall
     from regard.data.smalltalk import dialogues
     from regard.recipe import SmallTalkCorpus
 
@@ -107,7 +107,10 @@ def _judge(
     if not isinstance(corpus, SmallTalkCorpus):
         return judgement
     generated = list(dialogues(corpus.split, corpus.count, recipe.seed))
-    return replace(judgement, scores=(*judgement.scores, *judge_recall(chatbot, generated, recipe.text.lowercase)))
+    recalled = judge_recall(
+        lambda asked: [reply.text for reply in chatbot.reply(asked)], generated, recipe.text.lowercase
+    )
+    return replace(judgement, scores=(*judgement.scores, *recalled, *judge_attention(chatbot, generated)))
 
 
 def _print(name: str, judgement: "ChatJudgement", comparisons: "list[Comparison]", as_json: bool) -> None:

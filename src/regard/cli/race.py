@@ -81,6 +81,10 @@ def race(
     contenders = _contenders([*([QUICK_OVERRIDE] if quick else []), *(recipes or [])], task, folder, seeds, join)
     results, stopped = _run(_with_budget(contenders, chosen), chosen, folder, device, parallel, plain)
     if results:
+        if task == "chat" and all("=" in argument for argument in recipes or []):
+            from regard.race.chat import evaluate_bm25
+
+            results.append(evaluate_bm25(contenders[0].recipe))
         _report(folder, chosen, results, as_json)
     if stopped:
         typer.echo("regard: some recipes are not finished; the same command resumes the race", err=True)

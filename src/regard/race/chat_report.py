@@ -20,12 +20,18 @@ COLUMNS = (
     score_column("exact match", "exact match %"),
     score_column("distinct-1", digits=2),
     score_column("distinct-2", digits=2),
+    score_column("recall@1 of 10"),
+    score_column("recall@1 of 1,000"),
     *COST_COLUMNS,
 )
 """The table of results."""
 FACTS = (
     ("recalled", "right answers to questions that an earlier turn than the last one answers, letter by letter"),
     ("gold turn, gold word", "of those answers, how often the most attended turn, and word, is the one that decides"),
+    (
+        "recall@1",
+        "how often the right reply is the first of 10, and of 1,000, or of all distinct ones if they are fewer",
+    ),
     ("perplexity", "per word of the right replies, given their histories"),
     ("shuffled, last turn", "the same with the turns before the last one in random order, and without them"),
 )
@@ -35,18 +41,19 @@ FACTS = (
 def chat_figures(rows: Sequence[ResultRow]) -> dict[str, Figure]:
     """Return the figures by name: answers that need an earlier turn, and perplexity with less and less history."""
     names = [row.name for row in rows]
+    generative = [row for row in rows if row.first.score(PERPLEXITIES["full"]) is not None]
 
-    def values(score: str) -> list[float | None]:
-        return [row.mean(lambda result: result.score(score)) for row in rows]
+    def values(score: str, some: Sequence[ResultRow]) -> list[float | None]:
+        return [row.mean(lambda result: result.score(score)) for row in some]
 
-    recalled = {label: values(score) for score, label in PERCENTAGES.items()}
-    history = dict(
-        zip(("whole history", "shuffled", "last turn alone"), map(values, PERPLEXITIES.values()), strict=True)
-    )
-    return {
-        "recalled": bars(names, recalled, "questions about earlier turns (%)"),
-        "history": bars(names, history, "perplexity per word", logarithmic=True),
-    }
+    recalled = {label: values(score, rows) for score, label in PERCENTAGES.items()}
+    figures = {"recalled": bars(names, recalled, "questions about earlier turns (%)")}
+    if generative:  # retrievers have no perplexity
+        contexts = zip(("whole history", "shuffled", "last turn alone"), PERPLEXITIES.values(), strict=True)
+        history = {context: values(score, generative) for context, score in contexts}
+        written = [row.name for row in generative]
+        figures["history"] = bars(written, history, "perplexity per word", logarithmic=True)
+    return figures
 
 
 def chat_sections(rows: Sequence[ResultRow], figures: dict[str, Figure]) -> list[tuple[str, str]]:
@@ -55,6 +62,7 @@ def chat_sections(rows: Sequence[ResultRow], figures: dict[str, Figure]) -> list
     drawn = [
         (title, f"<figure>{page.scrolled(page.picture(figures[name], title, number, wide=True), title)}</figure>")
         for number, (name, title) in enumerate(titles.items(), start=20)
+        if name in figures
     ]
     return [*drawn, ("Replies", _replies(rows))]
 

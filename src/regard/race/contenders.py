@@ -36,9 +36,11 @@ CHAT_FAMILIES: dict[str, tuple[str, ...]] = {
     "convs2s": ('model={kind="convs2s", size="tiny", dropout=0.0}', "train.rate=1e-2"),
     "transformer": (f"model={{{SELF_ATTENTION}}}", "train.rate=8e-3"),
     "hran": ('model={kind="hran", size="tiny", dropout=0.0}', "train.optimiser=adamw", "train.rate=5e-3"),
-    "hierarchical": ('model={kind="hierarchical", size="tiny", dropout=0.0}', "train.rate=8e-3"),
+    "hierarchical": (f'model={{kind="hierarchical", {SELF_ATTENTION}}}', "train.rate=8e-3"),
+    "dual-encoder": ("chat.objective=retrieve", f"model={{{SELF_ATTENTION}}}", "train.rate=4e-3"),
 }
-"""Chatbots: five families that read a history as one sequence, and two that read its turns."""
+"""Chatbots: five families that read a history as one sequence, two that read its turns, and one that selects among the
+replies of the training data."""
 
 BUDGET_UNITS = ("tokens", "seconds", "flops")
 FILL = 0.95  # part of a batch's token budget that sentences fill on average

@@ -87,6 +87,7 @@ def _learning_figure(rows: Sequence[ResultRow]) -> Figure:
                     [point.loss for point in row.first.points],
                 )
                 for row in rows
+                if row.first.points
             ],
             x_label=x_label,
             logarithmic=True,
