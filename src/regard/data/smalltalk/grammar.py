@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Literal, NamedTuple, get_args
 
 from regard.data.generation import read_lines
 from regard.data.smalltalk.dialogue import Form
@@ -198,7 +198,7 @@ def _read_drafts(folder: Traversable) -> Iterator[_Draft]:
             kind, _, weight = rest.partition(" ")
             if not weight.isdigit():
                 raise ValueError(f"{where}: a topic begins with role, kind and weight: {head} name 6; found {line!r}")
-            draft = _Draft(where, cast("Role", head), kind, int(weight), frozenset(), [])
+            draft = _Draft(where, head, kind, int(weight), frozenset(), [])
         elif draft is None:
             raise ValueError(f"{where}: this line is before any topic: begin one with topic name 6")
         elif head == "about":
