@@ -21,7 +21,7 @@ NAMES = ("Anna", "Ben", "Cleo")
 DIALOGUES = [
     Dialogue(
         (f"My name is {name}.", f"Hello {name}.", "What is my name?", f"Your name is {name}."),
-        (None, None, None, Evidence("name", 0, ((11, 11 + len(name)),), ((13, 13 + len(name)),))),
+        (None, None, None, Evidence("name", 0, ((11, 11 + len(name)),), ((13, 13 + len(name)),), "direct")),
     )
     for name in NAMES
 ]
@@ -82,14 +82,20 @@ def test_a_history_of_one_turn_has_nothing_to_shuffle(chatbot: Chatbot) -> None:
 
 def test_the_most_attended_turn_is_counted_at_the_words_that_come_from_it(chatbot: Chatbot) -> None:
     scores = {score.name: score for score in judge_attention(chatbot, DIALOGUES)}
-    hits = 0
+    hits = word_hits = 0
     for dialogue in DIALOGUES:
         attention = reply_attention(chatbot, dialogue.turns[:3], dialogue.turns[3])
         name = [number for number, (begin, end) in enumerate(attention.words) if begin >= 13 and end > 13]
         best = int(np.argmax([turn.weights_Q[name].sum() for turn in attention.turns]))
         hits += attention.turns[best].number == 0
+        weights = {
+            (turn.number, turn.text[slice(*span)]): weight
+            for turn in attention.turns
+            for span, weight in zip(turn.words, turn.word_weights_QK[name].sum(0), strict=True)
+        }
+        word_hits += max(weights, key=lambda word: weights[word]) == (0, dialogue.turns[0].split()[-1])
     assert scores["gold turn"].detail == f"({hits} of 3)"
-    assert scores["gold turn"].value >= scores["gold word"].value
+    assert scores["gold word"].detail == f"({word_hits} of 3)"
 
 
 def test_dialogues_without_such_questions_are_refused(chatbot: Chatbot) -> None:

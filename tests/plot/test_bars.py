@@ -1,5 +1,7 @@
 """Grouped bars as a figure."""
 
+from itertools import pairwise
+
 import pytest
 
 from regard.plot import bars, render
@@ -22,7 +24,7 @@ def test_bars_of_one_system_do_not_overlap() -> None:
         for container in figure.axes[0].containers
         for bar in container  # type: ignore[attr-defined]
     )
-    assert all(end <= begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
     assert figure.axes[0].get_yscale() == "log"
 
 

@@ -13,12 +13,15 @@ from regard.recipe import parse
 
 SHARED = """
 task = "chat"
-data = { train = [{ kind = "smalltalk", count = 60 }], turns = 4, order = "length" }
-data.valid = { kind = "smalltalk", count = 4, split = "valid" }
-data.test = { kind = "smalltalk", count = 8, split = "test" }
+decode = { beam = 1 }
 text = { kind = "word", size = 900, lowercase = true }
 train = { tokens = 256, every = 100, warmup = 1, precision = "float32", translate = 0 }
-decode = { beam = 1 }
+[data]
+train = [{ kind = "smalltalk", count = 60 }]
+valid = { kind = "smalltalk", count = 4, split = "valid" }
+test = { kind = "smalltalk", count = 8, split = "test" }
+turns = 4
+order = "length"
 """
 MODELS = {
     "flat": ("model={width=16, inner=32, heads=2, encoder_layers=1, decoder_layers=1}",),

@@ -30,6 +30,7 @@ PERPLEXITIES = {"full": "perplexity", "shuffled": "shuffled", "last": "last turn
 """The names of the perplexities, by what a chatbot reads; see `ContextPerplexity`."""
 CANDIDATES = (10, 1000)
 """Numbers of replies to choose from, of which a retriever's recall is measured."""
+LOWERCASED = " (lower-cased)"
 SHOWN = 3  # questions about earlier turns that the report shows
 
 
@@ -158,9 +159,11 @@ def _candidate_scores(
 
 
 def _scored(judged: Sequence[Score], perplexities: dict[str, float]) -> dict[str, Any]:
+    # With lower-cased text, the names of scores say so; the signatures do too.
+    names = [score.name.removesuffix(LOWERCASED) for score in judged]
     return {
-        "scores": perplexities | {score.name: score.value for score in judged},
-        "signatures": {score.name: score.signature for score in judged},
+        "scores": perplexities | {name: score.value for name, score in zip(names, judged, strict=True)},
+        "signatures": {name: score.signature for name, score in zip(names, judged, strict=True)},
     }
 
 
