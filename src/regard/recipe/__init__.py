@@ -16,6 +16,7 @@ from regard.recipe.data import (
     TsvCorpus,
 )
 from regard.recipe.decode import Decode
+from regard.recipe.images import IMAGE_CORPORA, DigitsCorpus, ImagesCorpus, ImageSettings, ScenesCorpus
 from regard.recipe.load import dump, load, parse, render, shipped_recipe, shipped_recipes
 from regard.recipe.model import Bahdanau, ConvS2S, Han, Luong, Model, Rnn, Sutskever, Transformer
 from regard.recipe.settings import Recipe, Text, Train
@@ -35,6 +36,7 @@ from regard.recipe.tasks import (
 
 __all__ = [
     "HIERARCHICAL_FAMILIES",
+    "IMAGE_CORPORA",
     "MASK",
     "ME",
     "TASK_FIELDS",
@@ -49,10 +51,13 @@ __all__ = [
     "Data",
     "Decode",
     "DialogueCorpus",
+    "DigitsCorpus",
     "DocumentsCorpus",
     "FieldKind",
     "Filter",
     "Han",
+    "ImageSettings",
+    "ImagesCorpus",
     "JsonlCorpus",
     "LanguageModelling",
     "Luong",
@@ -60,6 +65,7 @@ __all__ = [
     "PhrasebookCorpus",
     "Recipe",
     "Rnn",
+    "ScenesCorpus",
     "Setting",
     "SmallTalkCorpus",
     "Sutskever",
