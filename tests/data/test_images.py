@@ -5,7 +5,8 @@ import io
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,17 +16,22 @@ from PIL import Image
 from tests.data.records import lists_from
 
 from regard.data.archive import open_archive
+from regard.data.batch import Batch, RandomKey, per_sequence
+from regard.data.batching import Feed
 from regard.data.build import build_store
 from regard.data.cache import files_digest
 from regard.data.corpus import Reader
 from regard.data.fields import Fields, ImageField, LabelField, TextsField, learn_fields, load_fields, split_parts
 from regard.data.pictures import load_image
+from regard.data.prepare import prepare
+from regard.data.rows import Lengths, Numbers, Rows
 from regard.data.store import Store
 from regard.recipe import (
     Corpus,
     Data,
     DigitsCorpus,
     FieldKind,
+    Filter,
     ImagesCorpus,
     ImageSettings,
     PhrasebookCorpus,
@@ -33,6 +39,7 @@ from regard.recipe import (
     ScenesCorpus,
     Text,
     TsvCorpus,
+    parse,
 )
 from regard.text import END, Tokenizer
 
@@ -385,6 +392,64 @@ class TestFields:
         assert loaded.sizes["image"] == 48
         assert (tmp_path / "tokenizer").exists() == (kinds is CAPTIONS)
         assert isinstance(loaded[list(kinds)[1]], TextsField if kinds is CAPTIONS else LabelField)
+
+
+@dataclass(frozen=True, eq=False)
+class PictureBatch(Batch):
+    """Pictures alone."""
+
+    image_BCHW: torch.Tensor = per_sequence(fill=0)
+
+
+@dataclass(frozen=True)
+class PictureTask:
+    """What is needed of a task to prepare its data."""
+
+    kinds: dict[str, FieldKind]
+    multiline: bool = False
+    filters: tuple[Filter, ...] = ("empty", "long", "duplicate")
+    cut_at: int | None = None
+    tagged: str | None = None
+
+    def sequence_lengths(self, lengths: Mapping[str, Lengths]) -> tuple[Numbers, ...]:
+        return (np.ones(len(lengths["image"]), np.int64),)
+
+    def collate(self, rows: Mapping[str, Rows], index: Numbers) -> PictureBatch:
+        return PictureBatch(rows["image"].to_tensor(3, 16, 16))
+
+    def collate_for_training(self, rows: Mapping[str, Rows], index: Numbers, draw: RandomKey) -> PictureBatch:
+        return self.collate(rows, index)
+
+
+@pytest.mark.parametrize("kinds", [CAPTIONS, LABELS])
+def test_data_with_pictures_are_prepared_and_batched(tmp_path: Path, kinds: dict[str, FieldKind]) -> None:
+    kind = "scenes" if kinds is CAPTIONS else "digits"
+    corpora = f"train = [{{ kind = '{kind}', count = 40 }}]\nvalid = {{ kind = '{kind}', count = 9, split = 'valid' }}"
+    text = f"task = 'own'\n[data]\n{corpora}\nlongest = 100\n[text]\nkind = 'char'\nbytes = false\nsize = 60\n"
+    recipe, task = parse(text + "[image]\nsize = 16\n"), PictureTask(kinds)
+    for _ in range(2):  # the second time from the cache
+        prepared = prepare(recipe, task, tmp_path)
+        assert str(prepared).startswith("vocabulary  image: image, 16 x 16, colour; ")
+        assert prepared.summary()["vocabulary"]["image"] == {"kind": "image", "size": 768}
+        assert prepared.summary()["valid"]["examples"] == 9
+        assert prepared.notices() == []
+    feed = Feed(prepared.stores, (1.0,), tokens=7, collator=task)
+    batches = [batch for step in feed.epoch(0) for batch in step]
+    assert sum(map(len, batches)) == 40
+    assert {tuple(batch.image_BCHW.shape[1:]) for batch in batches if isinstance(batch, PictureBatch)} == {(3, 16, 16)}
+
+
+@pytest.mark.parametrize("longest", [20, 400])
+def test_of_validation_data_captions_are_measured_one_by_one(tmp_path: Path, longest: int) -> None:
+    for value in (10, 20):
+        (tmp_path / f"{value}.png").write_bytes(picture(value))
+    (tmp_path / "list.tsv").write_text("10.png\ta dog\tone dog\tthe dog\tthis dog\n20.png\ta dog in the garden runs\n")
+    table = f"{{ kind = 'images', path = '{tmp_path / 'list.tsv'}' }}".replace("'list.tsv'", "list.tsv")
+    text = f"task = 'own'\n[data]\nroot = '{tmp_path}'\nlongest = {longest}\ntrain = [{table}]\nvalid = {table}\n"
+    recipe = parse(text + "[text]\nkind = 'char'\nbytes = false\nsize = 60\n[image]\nsize = 4\n")
+    prepared = prepare(recipe, PictureTask(CAPTIONS), tmp_path)
+    assert prepared.valid is not None
+    assert prepared.valid.too_long == ((2,) if longest == 20 else ())
 
 
 @pytest.mark.parametrize(
