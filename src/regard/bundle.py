@@ -112,7 +112,7 @@ def read_bundle(
         ValueError: If a file is damaged, or was changed so that the weights can no longer be used with it.
     """
     scores = load_scores(folder)
-    fields = load_fields(folder, task.kinds)
+    fields = load_fields(folder, task.kinds, recipe.image)
     if weights is not None and weights.parent.name == CHECKPOINTS:
         check_memory(task, fields.sizes)
         model = task.build(fields.sizes)

@@ -141,7 +141,7 @@ def test_a_recipe_is_frozen() -> None:
     [
         ("train.stepz=3", "train.stepz: no such setting; did you mean train.steps?"),
         ("steps=3", "steps: no such setting; did you mean train.steps?"),
-        ("train.size=3", "train.size: no such setting; did you mean text.size or model.size?"),
+        ("train.size=3", "train.size: no such setting; did you mean text.size or image.size or model.size?"),
         ("layers=3", "layers: no such setting; did you mean model.turn_layers?"),
         ("data.train.0.sorce=x", "data.train.0.sorce: no such setting; did you mean data.train.source?"),
         ("data.valid={path='x.tsv', colums=[1, 2]}", "did you mean data.train.columns?"),

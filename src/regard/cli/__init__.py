@@ -26,6 +26,7 @@ from regard.cli import (
     prepare,
     race,
     recipe,
+    scenes,
     score,
     serve,
     smalltalk,
@@ -46,6 +47,7 @@ app = typer.Typer(
     regard demo                                  try it, without data
     regard phrasebook --to de -n 5 --alignments  sentence pairs from a grammar
     regard smalltalk -n 5                        dialogues from a grammar
+    regard scenes -n 5 --to de --out shapes      pictures of shapes with captions
     regard recipe new train.en train.de          a recipe for your files
     regard recipe show phrasebook                every setting of a run
     regard prepare phrasebook                    vocabulary and token store
@@ -94,6 +96,7 @@ app.command("tokens")(tokens.tokens)
 app.command("train")(train.train)
 app.command("phrasebook")(phrasebook.phrasebook)
 app.command("smalltalk")(smalltalk.smalltalk)
+app.command("scenes")(scenes.scenes)
 app.command("translate")(translate.translate)
 app.command("generate")(generate.generate)
 app.command("chat")(chat.chat)

@@ -43,7 +43,7 @@ def per_token(of: str, fill: int) -> Any:
 
 
 def per_sequence(fill: int | float) -> Any:
-    """Declare a tensor with one value for each sequence; filled-up sequences get `fill`."""
+    """Declare a tensor with one value for each sequence, or one array, such as a picture; others get `fill`."""
     return field(metadata={"per": _SEQUENCE, "fill": fill})
 
 
@@ -54,7 +54,10 @@ def example_index() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Base class of batches. All ragged attributes have the same number of sequences."""
+    """Base class of batches. All ragged attributes have the same number of sequences.
+
+    A batch without ragged attributes has one sequence for each row of its `per_sequence` tensors.
+    """
 
     @property
     def units(self) -> int:
@@ -63,11 +66,16 @@ class Batch:
 
     def __len__(self) -> int:
         """Return the number of sequences."""
-        return len(self._ragged[0])
+        return len(self._ragged[0]) if self._ragged else self._per_sequence[0].shape[0]
 
     @property
     def _ragged(self) -> list[Ragged]:
         return [value for value in vars(self).values() if isinstance(value, Ragged)]
+
+    @property
+    def _per_sequence(self) -> list[Tensor]:
+        named = [attribute.name for attribute in fields(self) if attribute.metadata.get("per") == _SEQUENCE]
+        return [getattr(self, name) for name in named]
 
     def _map(self, function: Callable[[Attribute[Any], Any], Any]) -> Self:
         """Return the batch with each attribute replaced by `function(attribute, value)`."""
@@ -110,8 +118,12 @@ class Batch:
         return self._map(replaced)
 
     def split(self, count: int) -> list[Self]:
-        """Split into at most `count` parts with about equally many tokens, none of them empty; on the CPU only."""
-        ends = np.sum([ragged.offsets.numpy().astype(np.int64) for ragged in self._ragged], axis=0)
+        """Split into at most `count` parts with about equally many tokens, none of them empty; on the CPU only.
+
+        Without tokens, the parts have about equally many sequences.
+        """
+        offsets = [ragged.offsets.numpy().astype(np.int64) for ragged in self._ragged]
+        ends = np.sum(offsets or [np.arange(len(self) + 1)], axis=0)
         inner = np.searchsorted(ends, ends[-1] * np.arange(count) / count)
         # The last part ends with the last example, also if that one has no tokens.
         cuts = np.unique(np.append(inner, len(self))).tolist()
@@ -134,12 +146,11 @@ class Batch:
 
     def filled(self, tokens: int, sequences: int, longest: int) -> Self:
         """Fill up to this many tokens in each ragged attribute and this many sequences."""
-        return self._filled(lambda ragged, fill: fill_to_size(ragged, tokens, sequences, fill, longest))
+        return self._filled(lambda ragged, fill: fill_to_size(ragged, tokens, sequences, fill, longest), sequences)
 
     def rounded(self, block: int) -> Self:
         """Append one sequence, if needed, so that tokens of each ragged attribute are a multiple of `block`."""
-        missing = [-ragged.tokens % block for ragged in self._ragged]
-        if not any(missing):
+        if not any(ragged.tokens % block for ragged in self._ragged):
             return self
 
         def extended(ragged: Ragged, fill: int) -> Ragged:
@@ -147,16 +158,15 @@ class Batch:
             values = torch.cat([ragged.values, ragged.values.new_full((tokens,), fill)])
             return Ragged.from_arrays(values, np.append(ragged.offsets.numpy(), values.shape[0]))
 
-        return self._filled(extended)
+        return self._filled(extended, len(self) + 1)
 
-    def _filled(self, extend: Callable[[Ragged, int], Ragged]) -> Self:
-        """Extend the ragged attributes, and the tensors that go with them by their fill values."""
+    def _filled(self, extend: Callable[[Ragged, int], Ragged], count: int) -> Self:
+        """Extend the ragged attributes to `count` sequences, and the tensors that go with them by their fill values."""
         longer = {
             attribute.name: extend(value, attribute.metadata["fill"])
             for attribute in fields(self)
             if isinstance(value := getattr(self, attribute.name), Ragged)
         }
-        count = len(next(iter(longer.values())))
 
         def fill(attribute: Attribute[Any], value: Any) -> Any:
             if isinstance(value, Ragged):

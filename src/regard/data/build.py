@@ -26,22 +26,45 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.cache import atomic_folder, build_lock, file_digest
+from regard.data.cache import atomic_folder, build_lock, file_digest, files_digest
 from regard.data.corpus import Chunk, Reader
 from regard.data.dedupe import find_duplicates
-from regard.data.fields import CUT_KINDS, TEXT_KINDS, Field, Fields, TextField, UnequalLengthsError
+from regard.data.fields import (
+    CUT_KINDS,
+    TEXT_KINDS,
+    Field,
+    Fields,
+    TextField,
+    UnequalLengthsError,
+    UnreadableImageError,
+    text_lengths,
+)
 from regard.data.fields.label import UnknownLabelError
 from regard.data.filters import KEPT, FilterReport, RecordFilter
+from regard.data.images import image_files
 from regard.data.rows import Rows
 from regard.data.store import MANIFEST, VERSION, EncodedColumn, FieldWriter, Manifest, Store
 from regard.files import write_atomically
-from regard.recipe import Corpus, Data, DocumentsCorpus, Filter, PhrasebookCorpus, SmallTalkCorpus
+from regard.recipe import (
+    IMAGE_CORPORA,
+    Corpus,
+    Data,
+    DigitsCorpus,
+    DocumentsCorpus,
+    Filter,
+    ImagesCorpus,
+    PhrasebookCorpus,
+    ScenesCorpus,
+    SmallTalkCorpus,
+)
 
 _log = logging.getLogger("regard")
-_GENERATORS: dict[type[Corpus], str] = {
-    PhrasebookCorpus: "regard.data.phrasebook",
-    DocumentsCorpus: "regard.data.documents",
-    SmallTalkCorpus: "regard.data.smalltalk",
+_GENERATORS: dict[type[Corpus], tuple[str, ...]] = {
+    PhrasebookCorpus: ("regard.data.phrasebook",),
+    DocumentsCorpus: ("regard.data.documents",),
+    SmallTalkCorpus: ("regard.data.smalltalk",),
+    ScenesCorpus: ("regard.data.scenes", "regard.data.phrasebook"),
+    DigitsCorpus: ("regard.data.digits",),
 }
 """The packages that generate corpora; a change of their files changes the records."""
 
@@ -73,6 +96,8 @@ def build_store(
         progress: Called with the number of records done; with 0 while duplicates are searched for.
         workers: Number of encoding threads; default: one per core. The store does not depend on it.
     """
+    if any(field.kind == "image" for field in fields.values()) and not isinstance(corpus, IMAGE_CORPORA):
+        raise ValueError(f"A corpus of kind '{corpus.kind}' has no pictures. Use one of kind images, scenes or digits.")
     builder = _Builder(
         corpus=corpus,
         reader=Reader.of(data, tuple(fields), seed),
@@ -102,9 +127,14 @@ def build_store(
 def identity(corpus: Corpus, reader: Reader, cache: Path) -> dict[str, Any]:
     """Return what the records of a corpus depend on, as JSON: equal identities, equal records and tags."""
     contents = [file_digest(path, cache) for path in reader.paths(corpus)]
-    if package := _GENERATORS.get(type(corpus)):
-        contents = [_package_digest(package), str(reader.seed)]
+    if packages := _GENERATORS.get(type(corpus)):
+        contents = [*map(_package_digest, packages), str(reader.seed)]
     settings = corpus.model_dump(exclude={"weight", "files", "path"})
+    if isinstance(corpus, ImagesCorpus):  # the store keeps the names of pictures, which depend on where they are
+        settings |= {"path": corpus.path, "root": str(reader.root)}
+        if not corpus.is_packed:
+            pictures = image_files(reader.paths(corpus)[0], reader.root, "captions" in reader.fields)
+            contents.append(files_digest(pictures, cache))
     if "history" in reader.fields:
         settings |= {"turns": reader.turns, "reverse": reader.reverse}
     return settings | {"contents": contents, "fields": list(reader.fields), "documents": reader.documents}
@@ -230,9 +260,10 @@ class _Builder:
         """Encode all fields of a chunk and drop the records that a filter rejects."""
         try:
             encoded = self.fields.encode(chunk.columns)
-        except (UnknownLabelError, UnequalLengthsError) as error:
+        except (UnknownLabelError, UnequalLengthsError, UnreadableImageError) as error:
             raise ValueError(f"{self.name()}, line {chunk.line(error.index)}: {error}") from None
-        lengths = {name: rows.lengths for name, rows in encoded.items() if self.fields[name].kind in TEXT_KINDS}
+        texts = {name: rows for name, rows in encoded.items() if self.fields[name].kind in TEXT_KINDS}
+        lengths = {name: text_lengths(self.fields[name].kind, rows) for name, rows in texts.items()}
         cut = [name for name in lengths if self.fields[name].kind in CUT_KINDS]
         verdicts = self.record_filter.apply(chunk, lengths, duplicate=duplicate, tagged=self.tags, cut=cut)
         kept = verdicts == KEPT
@@ -244,7 +275,8 @@ class _Builder:
 
     def _column(self, name: str, field: Field, values: list[str], rows: Rows, kept: NDArray[np.bool_]) -> EncodedColumn:
         """Return the ids, and the text if it is to be kept, of the records that are kept; with the field's tag."""
-        ids, lengths = rows.ids[np.repeat(kept, rows.lengths)].astype(field.dtype), rows.lengths[kept]
+        rows = rows if kept.all() else rows.take(np.flatnonzero(kept))
+        ids, lengths = rows.ids.astype(field.dtype, copy=False), rows.lengths
         if name in self.tags:
             ids, lengths = np.insert(ids, np.cumsum(lengths) - lengths, self.tags[name]), lengths + 1
         if not self.keep_text:

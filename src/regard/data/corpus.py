@@ -1,8 +1,8 @@
 """Read a corpus named in a recipe as a stream of records, in chunks.
 
 A corpus is a set of plain text files (one for each field), a file of tab-separated columns, a file with a JSON object
-on each line, a file of tagged sentences or of dialogues (each also gzipped), the built-in phrasebook, or generated
-documents or dialogues.
+on each line, a file of tagged sentences or of dialogues (each also gzipped), a list or an archive of pictures, or
+generated: by the built-in phrasebook, documents, dialogues, scenes or digits.
 `regard.files` defines what a line is. A tab-separated file has no quoting: a tab always separates two columns. A JSON
 value may hold any text, also line breaks, but no lone surrogate, which no encoding can represent.
 """
@@ -16,9 +16,13 @@ from pathlib import Path
 
 from regard.data.conll import read_conll, read_conllu
 from regard.data.dialogues import examples, given_examples, read_examples
+from regard.data.digits import digit_labels
 from regard.data.documents import documents
 from regard.data.fields.lists import SEPARATOR, join_list
+from regard.data.images import CHUNK as PICTURES
+from regard.data.images import read_images
 from regard.data.phrasebook import phrases, tagged_sentences
+from regard.data.scenes import descriptions
 from regard.data.smalltalk import SPEAKERS, dialogues
 from regard.files import read_lines, read_text
 from regard.recipe import (
@@ -27,9 +31,12 @@ from regard.recipe import (
     Corpus,
     Data,
     DialogueCorpus,
+    DigitsCorpus,
     DocumentsCorpus,
+    ImagesCorpus,
     JsonlCorpus,
     PhrasebookCorpus,
+    ScenesCorpus,
     SmallTalkCorpus,
     TextCorpus,
     TsvCorpus,
@@ -122,7 +129,9 @@ class Reader:
                 return tuple(_find(corpus.files[name], self.root) for name in self.fields)
             case TsvCorpus() | JsonlCorpus() | ConlluCorpus() | ConllCorpus() | DialogueCorpus():
                 return (_find(corpus.path, self.root),)
-            case PhrasebookCorpus() | DocumentsCorpus() | SmallTalkCorpus():
+            case ImagesCorpus():
+                return tuple(_find(path, self.root) for path in corpus.paths)
+            case PhrasebookCorpus() | DocumentsCorpus() | SmallTalkCorpus() | ScenesCorpus() | DigitsCorpus():
                 return ()
 
     def _blocks(self, corpus: Corpus, paths: Sequence[Path]) -> Iterator[tuple[Columns, list[int] | None]]:
@@ -143,12 +152,22 @@ class Reader:
                 return (
                     (given_examples(histories, replies, self.turns, self.reverse), None) for histories, replies in pairs
                 )
+            case ImagesCorpus():
+                records = read_images(corpus, paths, self.root, "captions" in self.fields)
+                return (((images, texts), lines) for images, texts, lines in records)
             case _:
                 return ((columns, None) for columns in self._columns(corpus, paths))
 
     def _columns(
         self,
-        corpus: TextCorpus | TsvCorpus | JsonlCorpus | PhrasebookCorpus | DocumentsCorpus | SmallTalkCorpus,
+        corpus: TextCorpus
+        | TsvCorpus
+        | JsonlCorpus
+        | PhrasebookCorpus
+        | DocumentsCorpus
+        | SmallTalkCorpus
+        | ScenesCorpus
+        | DigitsCorpus,
         paths: Sequence[Path],
     ) -> Iterator[Columns]:
         """Yield the values of a corpus in which each record is a line, a document or generated."""
@@ -168,6 +187,13 @@ class Reader:
                 return _in_columns(rows, self.fields)
             case SmallTalkCorpus():
                 return _in_columns(self._small_talk(corpus), self.fields)
+            case ScenesCorpus():
+                described = descriptions(corpus.split, corpus.count, corpus.language, self.seed)
+                rows = ({"image": name, "captions": caption} for name, caption in described)
+                return _in_columns(rows, self.fields, PICTURES)
+            case DigitsCorpus():
+                labels = digit_labels(corpus.split, corpus.count, self.seed)
+                return _in_columns(({"image": name, "label": label} for name, label in labels), self.fields, PICTURES)
             case PhrasebookCorpus():
                 # A language model reads the English side.
                 side = {"source": 0, "text": 0, "target": 1}
@@ -304,9 +330,9 @@ def _phrasebook(corpus: PhrasebookCorpus, seed: int) -> Iterator[tuple[list[str]
         _CACHED[key] = parts
 
 
-def _in_columns(records: Iterator[dict[str, str]], fields: Sequence[str]) -> Iterator[Columns]:
-    """Yield generated records in columns, `CHUNK` records at a time."""
-    while part := list(islice(records, CHUNK)):
+def _in_columns(records: Iterator[dict[str, str]], fields: Sequence[str], chunk: int = CHUNK) -> Iterator[Columns]:
+    """Yield generated records in columns, `chunk` records at a time."""
+    while part := list(islice(records, chunk)):
         yield tuple([record[name] for record in part] for name in fields)
 
 

@@ -117,16 +117,16 @@ class RecordFilter:
             tagged: Fields whose texts get a tag, which counts as one more token.
             cut: Fields whose texts may have any length, because batches hold only a part of long ones.
         """
-        shortest = np.minimum.reduce(list(lengths.values()))
-        longest = np.maximum.reduce(list(lengths.values()))
         texts = [chunk.columns[name] for name in lengths]
-        empty = (shortest == 0) | np.logical_or.reduce([_blank(column) for column in texts])
-        matched = {
-            "empty": empty,
-            "long": np.logical_or.reduce(
+        matched: dict[Filter, NDArray[np.bool_]] = {}
+        if texts:
+            shortest = np.minimum.reduce(list(lengths.values()))
+            longest = np.maximum.reduce(list(lengths.values()))
+            empty = (shortest == 0) | np.logical_or.reduce([_blank(column) for column in texts])
+            matched["empty"] = empty
+            matched["long"] = np.logical_or.reduce(
                 [count + (name in tagged) > self.longest for name, count in lengths.items() if name not in cut]
-            ),
-        }
+            )
         if len(texts) > 1 and not cut:
             matched["ratio"] = ~empty & (longest > self.ratio * shortest)
             if "copy" in self.drop:

@@ -20,13 +20,26 @@ from regard.data.blocks import Blocks
 from regard.data.build import build_store, identity
 from regard.data.cache import atomic_folder, build_lock, cache_folder
 from regard.data.corpus import Reader
-from regard.data.fields import CUT_KINDS, TEXT_KINDS, Field, Fields, TextField, learn_fields, load_fields
+from regard.data.fields import (
+    CUT_KINDS,
+    TEXT_KINDS,
+    Field,
+    Fields,
+    ImageField,
+    TextField,
+    learn_fields,
+    load_fields,
+    text_lengths,
+)
+from regard.data.rows import Lengths
 from regard.data.store import Store
 from regard.files import write_atomically
-from regard.recipe import Corpus, DialogueCorpus, FieldKind, Filter, Recipe, SmallTalkCorpus, dump
+from regard.recipe import Corpus, DialogueCorpus, FieldKind, Filter, ImageSettings, Recipe, SmallTalkCorpus, dump
 from regard.run_files import RECIPE
 
 _log = logging.getLogger("regard")
+
+_LIMITED = TEXT_KINDS - CUT_KINDS  # the kinds of fields that the filter `long` applies to
 
 ProgressCallback = Callable[[str, int], None]
 """Called with the name of a stage and the number of records done."""
@@ -112,7 +125,9 @@ class Prepared:
         """Return a message about the texts of a store that are cut, if there are any."""
         if self.cut_at is None:
             return []
-        texts = [store.lengths[name] for name, field in self.fields.items() if isinstance(field, TextField)]
+        texts = [_stored_lengths(store, name, field) for name, field in self.fields.items() if field.kind in TEXT_KINDS]
+        if not texts:
+            return []
         count = int((np.maximum.reduce(texts) > self.cut_at).sum())
         if not count:
             return []
@@ -127,7 +142,7 @@ class Prepared:
             "run": str(self.run),
             "vocabulary": {
                 **{name: {"kind": _kind(field), "size": len(field)} for name, field in self.fields.items()},
-                "joint": self.fields.tokenizers.joint,
+                "joint": self._is_joint,
             },
             "corpora": [
                 {
@@ -174,10 +189,16 @@ class Prepared:
     def _vocabularies(self) -> str:
         """Describe the vocabularies."""
         fields = dict(self.fields)
-        if self.fields.tokenizers.joint and len(self.fields.tokenizers) > 1:
-            first = next(field for field in fields.values() if isinstance(field, TextField))
-            return f"{_kind(first)}, {len(first):,} pieces, joint"
-        return "; ".join(f"{name}: {_kind(field)}, {len(field):,} entries" for name, field in fields.items())
+        texts = [field for field in fields.values() if isinstance(field, TextField)]
+        if self._is_joint and len(texts) > 1:
+            return f"{_kind(texts[0])}, {len(texts[0]):,} pieces, joint"
+        return "; ".join(f"{name}: {_kind(field)}, {_size(field)}" for name, field in fields.items())
+
+    @property
+    def _is_joint(self) -> bool:
+        """Whether all texts share one vocabulary."""
+        has_texts = any(isinstance(field, TextField) for field in self.fields.values())
+        return has_texts and self.fields.tokenizers.joint
 
 
 def prepare(
@@ -237,8 +258,9 @@ def _evaluation_data(recipe: Recipe, task: DataTask, corpus: Corpus, fields: Fie
         return EvaluationData(corpus, Blocks(store, data.block), None, ())
     if not limited or "long" not in task.filters:
         return EvaluationData(corpus, store, None, ())
-    limited_fields = [name for name, field in fields.items() if field.kind in TEXT_KINDS - CUT_KINDS]
-    texts = [store.lengths[name] for name in limited_fields]
+    texts = [_stored_lengths(store, name, field) for name, field in fields.items() if field.kind in _LIMITED]
+    if not texts:
+        return EvaluationData(corpus, store, None, ())
     fits = np.maximum.reduce(texts) <= data.longest
     if not fits.any():
         raise ValueError(
@@ -247,6 +269,13 @@ def _evaluation_data(recipe: Recipe, task: DataTask, corpus: Corpus, fields: Fie
         )
     too_long = tuple(int(index) + 1 for index in np.flatnonzero(~fits))
     return EvaluationData(corpus, store.select(np.flatnonzero(fits)) if too_long else store, data.longest, too_long)
+
+
+def _stored_lengths(store: Store | Blocks, name: str, field: Field) -> Lengths:
+    """Return the number of tokens of each text of a field, as the filters count them."""
+    if field.kind != "texts" or isinstance(store, Blocks):
+        return store.lengths[name]
+    return text_lengths(field.kind, store.column(name))
 
 
 def corpus_name(corpus: Corpus) -> str:
@@ -292,22 +321,22 @@ def _vocabularies(
     name = hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
     folder = cache / "vocabulary" / name
     with build_lock(folder):
-        if fields := _cached_vocabularies(folder, task):
+        if fields := _cached_vocabularies(folder, task, recipe.image):
             return fields
         shutil.rmtree(folder, ignore_errors=True)
         tokenizers = None if texts is None else texts.tokenizers
         learned = learn_fields(task.kinds, _records(recipe, reader, progress), recipe, task.multiline, tokenizers)
         with atomic_folder(folder) as scratch:
             learned.save(scratch)
-        return load_fields(folder, task.kinds)
+        return load_fields(folder, task.kinds, recipe.image)
 
 
-def _cached_vocabularies(folder: Path, task: DataTask) -> Fields | None:
+def _cached_vocabularies(folder: Path, task: DataTask, images: ImageSettings) -> Fields | None:
     """Return the vocabularies in a folder of the cache; None if there are none or, with a warning, they are damaged."""
     if not folder.exists():
         return None
     try:
-        return load_fields(folder, task.kinds)
+        return load_fields(folder, task.kinds, images)
     except ValueError as error:
         _log.warning("%s. The vocabulary is learned again.", error)
         return None
@@ -326,3 +355,11 @@ def _records(recipe: Recipe, reader: Reader, progress: ProgressCallback) -> Iter
 def _kind(field: Field) -> str:
     """Return the kind of a vocabulary for people: bpe, char, …, or label."""
     return field.tokenizer.settings.kind if isinstance(field, TextField) else field.kind
+
+
+def _size(field: Field) -> str:
+    """Return the size of a vocabulary or of pictures for people."""
+    if isinstance(field, ImageField):
+        channels, height, width = field.shape
+        return f"{height} x {width}, {'colour' if channels == 3 else 'grey'}"
+    return f"{len(field):,} entries"

@@ -1,7 +1,8 @@
-"""Ragged integer arrays in numpy: the encoded values of one field for many records.
+"""Ragged arrays in numpy: the encoded values of one field for many records.
 
-`Rows` is the host-side counterpart of `regard.nn.ragged.Ragged`. All methods work on flat arrays, without a Python loop
-over the records.
+The values of most fields are ids. Those of pictures are bytes, and those of measurements are numbers in float32. `Rows`
+is the host-side counterpart of `regard.nn.ragged.Ragged`. All methods work on flat arrays, without a Python loop over
+the records unless each has hundreds of values.
 """
 
 from collections.abc import Sequence
@@ -9,9 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from regard.nn.ragged import Ragged
+
+COPIED = 256
+"""Number of values of a slice from which on slices are copied one by one, which is faster than by an index."""
 
 Ids = NDArray[np.int32]
 Numbers = NDArray[np.int64]
@@ -20,9 +25,12 @@ Lengths = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of ids, concatenated; row i is `ids[offsets[i]:offsets[i + 1]]`."""
+    """Rows of ids, concatenated; row i is `ids[offsets[i]:offsets[i + 1]]`.
 
-    ids: Ids
+    The ids are int32. A field that has no vocabulary has other numbers in their place: uint8 or float32.
+    """
+
+    ids: NDArray[Any]
     offsets: Numbers
 
     def __len__(self) -> int:
@@ -55,8 +63,22 @@ class Rows:
         return Rows(*gather_slices(self.ids, starts, self.offsets[np.asarray(indices) + 1] - starts))
 
     def to_ragged(self) -> Ragged:
-        """Convert to tensors; ids become int64, which losses and embeddings require."""
-        return Ragged.from_arrays(self.ids.astype(np.int64), self.offsets)
+        """Convert to tensors; ids become int64, which losses and embeddings require, and other numbers are kept."""
+        return Ragged.from_arrays(
+            self.ids.astype(np.int64 if self.ids.dtype == np.int32 else self.ids.dtype), self.offsets
+        )
+
+    def to_tensor(self, *shape: int) -> torch.Tensor:
+        """Convert to one tensor with rows of this shape, such as (channels, height, width); the type is kept.
+
+        Raises:
+            ValueError: If a row has another number of values.
+        """
+        values = int(np.prod(shape))
+        if (self.lengths != values).any():
+            found = sorted(set(self.lengths.tolist()))
+            raise ValueError(f"rows of {found} values cannot be arrays of the shape {shape}, which has {values}")
+        return torch.from_numpy(self.ids.reshape(len(self), *shape).copy())
 
     @classmethod
     def concatenate(cls, parts: Sequence["Rows"]) -> "Rows":
@@ -69,7 +91,7 @@ class Rows:
         slots = positions + np.arange(len(self))
         inserted = np.zeros(self.ids.size + len(self), bool)
         inserted[slots] = True
-        ids = np.empty(inserted.size, np.int32)
+        ids = np.empty(inserted.size, self.ids.dtype)
         ids[~inserted] = self.ids
         ids[slots] = token
         return Rows(ids, self.offsets + np.arange(len(self) + 1))
@@ -85,6 +107,9 @@ def offsets_of(lengths: Lengths) -> Numbers:
 def gather_slices(values: NDArray[Any], starts: Numbers, lengths: Lengths) -> tuple[NDArray[Any], Numbers]:
     """Concatenate the slices `values[start:start + length]` and return them with their offsets."""
     offsets = offsets_of(lengths)
+    if offsets[-1] > COPIED * lengths.size:
+        slices = zip(starts.tolist(), lengths.tolist(), strict=True)
+        return np.concatenate([values[start : start + length] for start, length in slices]), offsets
     index = np.arange(offsets[-1])
     index += np.repeat(starts - offsets[:-1], lengths)
     # No index is out of range. mode="clip" skips numpy's per-index check, which would double the time.

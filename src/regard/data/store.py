@@ -2,7 +2,8 @@
 
 A store is a folder. For each field of a record it has
 
-    <field>.ids           the ids of all records, concatenated; uint16, or int32 if the vocabulary needs it
+    <field>.ids           the ids of all records, concatenated; uint16, or int32 if the vocabulary needs it. A field
+                          without a vocabulary has numbers in their place: pixels in uint8, measurements in float32
     <field>.offsets       where each record begins, and the total at the end; int64
     <field>.lengths       number of ids of each record; int32
     <field>.text          where raw text is kept: its UTF-8 bytes, concatenated
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Literal, Protocol, Self
+from typing import Any, BinaryIO, Literal, Protocol, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,9 @@ from regard.files import checksum, checksum_of, fsync_path
 
 VERSION: Literal[2] = 2
 """Version of the format; part of every fingerprint, so stores of other versions are rebuilt, not misread."""
+
+Dtype = Literal["uint8", "uint16", "int32", "float32"]
+"""The types of numbers in a store. A version that knows fewer types refuses a manifest with another one."""
 
 MANIFEST = "manifest.json"
 _BLOCK = 1 << 20
@@ -66,7 +70,7 @@ class FieldManifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    dtype: Literal["uint16", "int32"]
+    dtype: Dtype
     tokens: NonNegativeInt
     longest: NonNegativeInt
     text: NonNegativeInt | None
@@ -118,7 +122,7 @@ class Manifest(BaseModel):
 class StoredField:
     """The memory-mapped arrays of one field: record i is `ids[offsets[i]:offsets[i + 1]]`."""
 
-    ids: NDArray[np.uint16] | NDArray[np.int32]
+    ids: NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.int32] | NDArray[np.float32]
     offsets: Numbers
     lengths: NDArray[np.int32]
     longest: int
@@ -126,9 +130,9 @@ class StoredField:
     text_offsets: Numbers | None
 
     def rows(self, indices: Lengths) -> Rows:
-        """Return the ids of the records with these indices."""
+        """Return the ids of the records with these indices; those stored in 16 bits become int32."""
         ids, offsets = gather_slices(self.ids, self.offsets[indices], self.lengths[indices])
-        return Rows(ids.astype(np.int32, copy=False), offsets)
+        return Rows(ids.astype(np.int32) if ids.dtype == np.uint16 else ids, offsets)
 
     def texts(self, indices: Lengths) -> list[str]:
         """Return the raw text of the records with these indices."""
@@ -216,6 +220,10 @@ class Store:
         indices = self._checked(indices)
         return {name: field.rows(indices) for name, field in self.fields.items()}
 
+    def column(self, name: str) -> Rows:
+        """Return the ids of one field of all records."""
+        return self.fields[name].rows(self._checked(np.arange(len(self))))
+
     def text(self, indices: Lengths) -> dict[str, list[str]]:
         """Return the raw values of these records, by field, without tags; only if the text was kept."""
         indices = self._checked(indices)
@@ -251,7 +259,9 @@ class FieldWriter:
 
     def __init__(self, folder: Path, name: str, dtype: np.dtype[Any], keep_text: bool) -> None:
         """Create the files of a field in a folder."""
-        self._dtype: Literal["uint16", "int32"] = "uint16" if dtype.itemsize == 2 else "int32"
+        if dtype.name not in get_args(Dtype):
+            raise ValueError(f"a store has numbers of the types {', '.join(get_args(Dtype))}, not {dtype.name}")
+        self._dtype = cast(Dtype, dtype.name)
         self._longest = 0
         self._open = ExitStack()
         suffixes = ["ids", "offsets", "lengths"] + ["text", "text-offsets"] * keep_text

@@ -16,6 +16,7 @@ from regard.recipe.data import (
     TsvCorpus,
 )
 from regard.recipe.decode import Decode
+from regard.recipe.images import IMAGE_CORPORA, DigitsCorpus, ImagesCorpus, ImageSettings, ScenesCorpus
 from regard.recipe.load import dump, load, parse, render, shipped_recipe, shipped_recipes
 from regard.recipe.model import ConvS2S, HierarchicalTransformer, Model, SelfAttentive, Transformer
 from regard.recipe.recurrent import Bahdanau, Han, Hran, Luong, Rnn, Sutskever
@@ -36,6 +37,7 @@ from regard.recipe.tasks import (
 
 __all__ = [
     "HIERARCHICAL_FAMILIES",
+    "IMAGE_CORPORA",
     "MASK",
     "ME",
     "TASK_FIELDS",
@@ -50,12 +52,15 @@ __all__ = [
     "Data",
     "Decode",
     "DialogueCorpus",
+    "DigitsCorpus",
     "DocumentsCorpus",
     "FieldKind",
     "Filter",
     "Han",
     "HierarchicalTransformer",
     "Hran",
+    "ImageSettings",
+    "ImagesCorpus",
     "JsonlCorpus",
     "LanguageModelling",
     "Luong",
@@ -63,6 +68,7 @@ __all__ = [
     "PhrasebookCorpus",
     "Recipe",
     "Rnn",
+    "ScenesCorpus",
     "SelfAttentive",
     "Setting",
     "SmallTalkCorpus",

@@ -13,24 +13,8 @@ from pydantic import (
     model_validator,
 )
 
-from regard.recipe.section import Positive, Section, Size, TupleOf
-
-
-class BaseCorpus(Section):
-    """Settings that every kind of corpus has."""
-
-    weight: float = Field(default=1.0, gt=0.0, le=1000.0)
-    """How often each record appears in an epoch: 2 shows it twice, 0.5 shows a new random half each time."""
-    tag: str = ""
-    """Symbol put before each source text, such as `<2de>` for the target language (Johnson et al. 2017)."""
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The files of the corpus, as the recipe names them."""
-        return ()
-
-    def check_fields(self, names: Sequence[str]) -> None:
-        """Raise a ValueError if the corpus does not provide the fields of a task."""
+from regard.recipe.images import DigitsCorpus, ImagesCorpus, ScenesCorpus
+from regard.recipe.section import BaseCorpus, Positive, Section, Size, TupleOf
 
 
 class TextCorpus(BaseCorpus):
@@ -188,7 +172,7 @@ class PhrasebookCorpus(BaseCorpus):
 
     def check_fields(self, names: Sequence[str]) -> None:
         """Raise a ValueError if a record has fields that the phrasebook does not know, or needs another language."""
-        if len(names) > 2 or not {"label", "history"}.isdisjoint(names):
+        if len(names) > 2 or not {"label", "history", "image"}.isdisjoint(names):
             raise ValueError(
                 f"generates pairs of texts, but this task has the fields {', '.join(names)}: use a file with them all"
             )
@@ -291,7 +275,7 @@ def _corpus_kind(value: object) -> str:
         return "phrasebook"
     if "path" in value:
         name = str(value["path"]).removesuffix(".gz")
-        suffixes = {".jsonl": "jsonl", ".json": "jsonl", ".conllu": "conllu", ".conll": "conll"}
+        suffixes = {".jsonl": "jsonl", ".json": "jsonl", ".conllu": "conllu", ".conll": "conll", ".npz": "images"}
         return next((kind for suffix, kind in suffixes.items() if name.endswith(suffix)), "tsv")
     return "text"
 
@@ -305,7 +289,10 @@ Corpus = Annotated[
     | Annotated[PhrasebookCorpus, Tag("phrasebook")]
     | Annotated[DocumentsCorpus, Tag("documents")]
     | Annotated[DialogueCorpus, Tag("dialogues")]
-    | Annotated[SmallTalkCorpus, Tag("smalltalk")],
+    | Annotated[SmallTalkCorpus, Tag("smalltalk")]
+    | Annotated[ImagesCorpus, Tag("images")]
+    | Annotated[ScenesCorpus, Tag("scenes")]
+    | Annotated[DigitsCorpus, Tag("digits")],
     Discriminator(_corpus_kind),
 ]
 

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 from regard.recipe.family import Family
 from regard.recipe.problems import describe
 from regard.recipe.settings import Recipe
-from regard.recipe.tasks import TaskSection
 from regard.run_files import RECIPE
 
 Table = dict[str, Any]
@@ -95,7 +94,7 @@ def render(recipe: Recipe) -> str:
     """Return all settings as TOML, one per line, with a comment at those from a default or from the model's size."""
     lines = list(_setting_lines(recipe))
     for name, section in recipe:
-        if isinstance(section, TaskSection) and section is not recipe.task_section:
+        if name in recipe.unused_sections:
             continue
         if isinstance(section, BaseModel):
             lines += ["", f"[{name}]", *_setting_lines(section)]

@@ -1,5 +1,6 @@
-"""The base class of all sections of a recipe, and the types of their settings."""
+"""The base classes of all sections of a recipe and of all corpora, and the types of their settings."""
 
+from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -25,3 +26,20 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+
+class BaseCorpus(Section):
+    """Settings that every kind of corpus has."""
+
+    weight: float = Field(default=1.0, gt=0.0, le=1000.0)
+    """How often each record appears in an epoch: 2 shows it twice, 0.5 shows a new random half each time."""
+    tag: str = ""
+    """Symbol put before each source text, such as `<2de>` for the target language (Johnson et al. 2017)."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files of the corpus, as the recipe names them."""
+        return ()
+
+    def check_fields(self, names: Sequence[str]) -> None:
+        """Raise a ValueError if the corpus does not provide the fields of a task."""

@@ -10,6 +10,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from regard.recipe.data import Data, as_dialogues
 from regard.recipe.decode import Decode
+from regard.recipe.images import IMAGE_CORPORA, ImageSettings, as_images
 from regard.recipe.model import Model, Transformer
 from regard.recipe.recurrent import Han, Rnn
 from regard.recipe.section import Fraction, Positive, Section, TupleOf
@@ -151,6 +152,8 @@ class Recipe(Section):
     """Training data: corpora, filters and the order of examples."""
     text: Text = Text()
     """Tokenizer: how text becomes token ids."""
+    image: ImageSettings = ImageSettings()
+    """Pictures: the size that all are brought to."""
     model: Model = Transformer()
     """The model; `kind` selects the family."""
     train: Train = Train()
@@ -168,15 +171,19 @@ class Recipe(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _files_of_chat_are_dialogues(cls, value: object) -> object:
-        """Read files as dialogues if the task is chat, unless a corpus says otherwise."""
-        if not isinstance(value, dict) or value.get("task") != "chat" or not isinstance(value.get("data"), dict):
+    def _files_are_what_the_task_needs(cls, value: object) -> object:
+        """Read files as dialogues for chat, and as pictures if the task has some, unless a corpus says otherwise."""
+        if not isinstance(value, dict) or not isinstance(value.get("data"), dict):
             return value
+        task = value.get("task")
+        if task != "chat" and not _has_images(task):
+            return value
+        read = as_dialogues if task == "chat" else as_images
         data = dict(value["data"])
         if isinstance(data.get("train"), list | tuple):
-            data["train"] = [as_dialogues(corpus) for corpus in data["train"]]
+            data["train"] = [read(corpus) for corpus in data["train"]]
         for name in ("valid", "test"):
-            data[name] = as_dialogues(data.get(name))
+            data[name] = read(data.get(name))
         return {**value, "data": data}
 
     @property
@@ -195,18 +202,27 @@ class Recipe(Section):
         """The settings that trained weights depend on, by their key in the recipe."""
         section = self.task_section
         own = {} if section is None else {f"{self.task}.{name}": value for name, value in section.architecture.items()}
+        own |= {f"image.{name}": value for name, value in self.image if "image" not in self.unused_sections}
         return {**{f"model.{name}": value for name, value in self.model.architecture.items()}, **own}
+
+    @property
+    def unused_sections(self) -> frozenset[str]:
+        """The sections that belong to other tasks."""
+        others = _TASK_SECTIONS - {self.task}
+        has_images = _has_images(self.task) if self.task in TASK_FIELDS else self.image != ImageSettings()
+        return frozenset(others if has_images else others | {"image"})
 
     @model_serializer(mode="wrap")
     def _without_sections_of_other_tasks(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         table: dict[str, Any] = serialize(self)
-        return {name: value for name, value in table.items() if name == self.task or name not in _TASK_SECTIONS}
+        return {name: value for name, value in table.items() if name not in self.unused_sections}
 
     @model_validator(mode="after")
     def _section_is_of_this_task(self) -> "Recipe":
-        for name in _TASK_SECTIONS & self.model_fields_set:
-            if name != self.task and getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"[{name}] has settings of task = '{name}', and this recipe has task = '{self.task}'")
+        for name in self.unused_sections & self.model_fields_set:
+            if getattr(self, name) != type(self).model_fields[name].default:
+                owner = "tasks with pictures" if name == "image" else f"task = '{name}'"
+                raise ValueError(f"[{name}] has settings of {owner}, and this recipe has task = '{self.task}'")
         return self
 
     @property
@@ -239,6 +255,9 @@ class Recipe(Section):
         if names is None:  # a task defined outside this package checks its own corpora
             return self
         for key, corpus in self.data.corpora():
+            if _has_images(self.task) and not isinstance(corpus, IMAGE_CORPORA):
+                kinds = " or ".join(str(kind.model_fields["kind"].default) for kind in IMAGE_CORPORA)
+                raise ValueError(f"{key}.kind = '{corpus.kind}' has no pictures; choose {kinds}")
             try:
                 corpus.check_fields(tuple(names))
             except ValueError as error:
@@ -350,6 +369,11 @@ class Recipe(Section):
                 f"decode.coverage_penalty = {self.decode.coverage_penalty:g} is for task = 'translation'; a reply need "
                 "not cover its history: remove it"
             )
+
+
+def _has_images(task: object) -> bool:
+    """Return whether a built-in task has a field with pictures."""
+    return isinstance(task, str) and "image" in TASK_FIELDS.get(task, {}).values()
 
 
 _TASK_SECTIONS = {name for name in Recipe.model_fields if name in TASK_FIELDS}

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from regard.recipe.section import Section, Size
 
-FieldKind = Literal["text", "document", "turns", "words", "label", "labels", "tags"]
+FieldKind = Literal["text", "document", "turns", "words", "texts", "label", "labels", "tags", "image"]
 """How the values of a field are encoded; see `regard.data.fields`."""
 TASK_FIELDS: dict[str, dict[str, FieldKind]] = {
     "translation": {"source": "text", "target": "text"},

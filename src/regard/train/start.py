@@ -164,7 +164,7 @@ def inherited_fields(recipe: Recipe, task: Task, run: Path | None = None) -> Fie
         return None
     folder = _vocabulary_folder(settings.start, run)
     if folder != settings.start:
-        return load_fields(Path(folder), task.kinds)
+        return load_fields(Path(folder), task.kinds, recipe.image)
     before = _task_of(_recipe_of(folder), recipe, task)
     known, names = Tokenizers.load(folder, fields=text_names(before.kinds)), text_names(task.kinds)
     chosen = {name: known[name if name in known else before.field_of("encoder.embedding.weight")] for name in names}

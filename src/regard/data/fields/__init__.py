@@ -9,12 +9,14 @@ A record is a mapping from field name to value, such as `{"source": "I can", "ta
 | `document` | a string, split into sentences       | token ids, `END` after each sentence     | `DocumentField` |
 | `turns`    | turns, separated by tabs             | speaker, token ids, `END` for each turn  | `TurnsField`    |
 | `words`    | words, separated by white space      | token ids, `END` after each word         | `WordsField`    |
+| `texts`    | alternative texts, separated by tabs | token ids, `END` after each text         | `TextsField`    |
 | `label`    | a string out of a small set          | one class number                         | `LabelField`    |
 | `labels`   | such strings, separated by commas    | class numbers                            | `LabelsField`   |
 | `tags`     | such strings, separated by spaces    | class numbers, one for each word         | `TagsField`     |
+| `image`    | the path of a picture                | pixels, as bytes                         | `ImageField`    |
 
-A new kind (images, series) is one class here that implements `Field`, one line in `_FIELDS`, and
-its name in `regard.recipe.FieldKind`. One `Field` object encodes for training, prediction, server and explorer alike.
+A new kind is one class here that implements `Field`, a line in `_assemble`, and its name in `regard.recipe.FieldKind`.
+One `Field` object encodes for training, prediction, server and explorer alike.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,14 +27,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from regard.data.fields.image import ImageField, UnreadableImageError
 from regard.data.fields.label import LabelField, LabelsField, TagsField
 from regard.data.fields.lists import SEPARATOR
-from regard.data.fields.nested import DocumentField, TurnsField, WordsField, split_parts
+from regard.data.fields.nested import DocumentField, TextsField, TurnsField, WordsField, split_parts
 from regard.data.fields.text import TextField
-from regard.data.rows import Rows
-from regard.recipe import FieldKind, Recipe
+from regard.data.rows import Numbers, Rows
+from regard.recipe import FieldKind, ImageSettings, Recipe
 from regard.run_files import TOKENIZER
-from regard.text import Tokenizers
+from regard.text import Tokenizer, Tokenizers
 
 __all__ = [
     "CUT_KINDS",
@@ -40,16 +43,20 @@ __all__ = [
     "DocumentField",
     "Field",
     "Fields",
+    "ImageField",
     "LabelField",
     "LabelsField",
     "TagsField",
     "TextField",
+    "TextsField",
     "TurnsField",
     "UnequalLengthsError",
+    "UnreadableImageError",
     "WordsField",
     "learn_fields",
     "load_fields",
     "split_parts",
+    "text_lengths",
     "text_names",
     "with_tokenizers",
 ]
@@ -61,6 +68,7 @@ _TEXT_FIELDS: dict[FieldKind, type[TextField]] = {
     "document": DocumentField,
     "turns": TurnsField,
     "words": WordsField,
+    "texts": TextsField,
 }
 TEXT_KINDS = frozenset(_TEXT_FIELDS)
 """The kinds of fields that a tokenizer encodes."""
@@ -96,7 +104,7 @@ class Field(Protocol):
         """The smallest type that holds every id, in which a store keeps them."""
 
     def __len__(self) -> int:
-        """Return the size of the vocabulary."""
+        """Return the size of the vocabulary, or the number of values of a picture."""
 
     def encode(self, values: Sequence[str]) -> Rows:
         """Encode a batch of raw values, one row each."""
@@ -125,7 +133,7 @@ class Fields(Mapping[str, Field]):
 
     @cached_property
     def tokenizers(self) -> Tokenizers:
-        """The tokenizers of the text fields."""
+        """The tokenizers of the text fields; there must be one."""
         return Tokenizers({name: field.tokenizer for name, field in self.items() if isinstance(field, TextField)})
 
     @property
@@ -135,7 +143,7 @@ class Fields(Mapping[str, Field]):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The size of each vocabulary."""
+        """The size of each vocabulary; for pictures, channels · height · width."""
         return {name: len(field) for name, field in self.items()}
 
     def encode(self, columns: Mapping[str, Sequence[str]]) -> dict[str, Rows]:
@@ -158,10 +166,21 @@ class Fields(Mapping[str, Field]):
 
     def save(self, folder: Path) -> None:
         """Write all vocabularies into the folder of a run."""
-        self.tokenizers.save(folder / TOKENIZER)
+        if any(isinstance(field, TextField) for field in self.values()):
+            self.tokenizers.save(folder / TOKENIZER)
         labels = {name: field for name, field in self.items() if isinstance(field, LabelField)}
         if labels:
             LabelField.save_all(labels, folder / LABELS)
+
+
+def text_lengths(kind: FieldKind, rows: Rows) -> Numbers:
+    """Return the number of tokens of each text of a field; of alternative texts, those of the longest one."""
+    if kind != "texts":
+        return rows.lengths
+    sizes = split_parts(rows)[1]
+    longest = np.zeros(len(rows), np.int64)
+    np.maximum.at(longest, np.repeat(np.arange(len(rows)), sizes.lengths), sizes.ids)
+    return longest
 
 
 def text_names(kinds: Mapping[str, FieldKind]) -> list[str]:
@@ -196,31 +215,39 @@ def learn_fields(
             )
 
     text, columns = recipe.text, texts()
-    if tokenizers is not None:
-        for _ in columns:  # only the labels are learned
-            pass
-    tokenizers = tokenizers or Tokenizers.learn(
-        columns,
-        fields=[names[index] for index in text_at],
-        kind=text.kind,
-        size=text.size,
-        joint=text.joint,
-        normalise=text.normalise,
-        lowercase=text.lowercase,
-        bytes=text.bytes,
-        symbols=text.symbols,
-        multiline=multiline,
-        seed=recipe.seed,
-    )
-    return _assemble(kinds, tokenizers, {name: tuple(sorted(classes)) for name, classes in values.items()})
+    if tokenizers is None and text_at:
+        tokenizers = Tokenizers.learn(
+            columns,
+            fields=[names[index] for index in text_at],
+            kind=text.kind,
+            size=text.size,
+            joint=text.joint,
+            normalise=text.normalise,
+            lowercase=text.lowercase,
+            bytes=text.bytes,
+            symbols=text.symbols,
+            multiline=multiline,
+            seed=recipe.seed,
+        )
+    for _ in columns:  # no tokenizer was learned, and the labels are still to be read
+        pass
+    classes = {name: tuple(sorted(labels)) for name, labels in values.items()}
+    return _assemble(kinds, tokenizers or {}, classes, recipe.image)
 
 
-def load_fields(folder: Path, kinds: Mapping[str, FieldKind]) -> Fields:
-    """Read the vocabularies that `Fields.save` wrote into the folder of a run."""
+def load_fields(folder: Path, kinds: Mapping[str, FieldKind], images: ImageSettings | None = None) -> Fields:
+    """Read the vocabularies that `Fields.save` wrote into the folder of a run.
+
+    Args:
+        folder: The folder.
+        kinds: The fields and their kinds.
+        images: The recipe's `[image]` section; its default if there are no pictures.
+    """
     texts = text_names(kinds)
     labels = [name for name, kind in kinds.items() if kind in _LABEL_FIELDS]
-    tokenizers = Tokenizers.load(folder, fields=texts)
-    return _assemble(kinds, tokenizers, LabelField.load_all(folder / LABELS, labels) if labels else {})
+    tokenizers = Tokenizers.load(folder, fields=texts) if texts else {}
+    classes = LabelField.load_all(folder / LABELS, labels) if labels else {}
+    return _assemble(kinds, tokenizers, classes, images or ImageSettings())
 
 
 def with_tokenizers(tokenizers: Tokenizers, kinds: Mapping[str, FieldKind] | None = None) -> Fields:
@@ -229,11 +256,17 @@ def with_tokenizers(tokenizers: Tokenizers, kinds: Mapping[str, FieldKind] | Non
     return Fields({name: _TEXT_FIELDS[kind_of.get(name, "text")](tokenizer) for name, tokenizer in tokenizers.items()})
 
 
-def _assemble(kinds: Mapping[str, FieldKind], tokenizers: Tokenizers, classes: Mapping[str, tuple[str, ...]]) -> Fields:
+def _assemble(
+    kinds: Mapping[str, FieldKind],
+    tokenizers: Mapping[str, Tokenizer],
+    classes: Mapping[str, tuple[str, ...]],
+    images: ImageSettings,
+) -> Fields:
     """Put the fields into the order of the task."""
-    return Fields(
-        {
-            name: _TEXT_FIELDS[kind](tokenizers[name]) if kind in _TEXT_FIELDS else _LABEL_FIELDS[kind](classes[name])
-            for name, kind in kinds.items()
-        }
-    )
+    fields: dict[str, Field] = {}
+    for name, kind in kinds.items():
+        if kind in _TEXT_FIELDS:
+            fields[name] = _TEXT_FIELDS[kind](tokenizers[name])
+        else:
+            fields[name] = ImageField(images) if kind == "image" else _LABEL_FIELDS[kind](classes[name])
+    return Fields(fields)

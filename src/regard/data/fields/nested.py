@@ -1,4 +1,4 @@
-"""Nested text fields: documents of sentences, dialogues of turns, sentences of words, each a sequence of token ids.
+"""Nested text fields: documents of sentences, dialogues of turns, sentences of words, alternative texts.
 
 A row holds the tokens of all parts, and `END` after each part. So a store needs no second level of offsets, and
 `split_parts` finds the parts again.
@@ -70,6 +70,34 @@ class WordsField(DocumentField):
     def parts(self, value: str) -> list[str]:
         """Return the words."""
         return split_list(value)
+
+
+@dataclass(frozen=True)
+class TextsField(DocumentField):
+    """Alternative texts, such as several captions of one picture, separated by tabs."""
+
+    @property
+    def kind(self) -> FieldKind:
+        """The kind of field."""
+        return "texts"
+
+    def parts(self, value: str) -> list[str]:
+        """Return the texts; empty ones are left out."""
+        return [stripped for text in value.split(SEPARATOR) if (stripped := text.strip())]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the texts of a row as one value."""
+        return SEPARATOR.join(self.tokenizer.decode(text) for text in self.texts(ids))
+
+    def texts(self, ids: Sequence[int]) -> list[list[int]]:
+        """Return the token ids of each text of a row."""
+        texts: list[list[int]] = [[]]
+        for token in ids:
+            if token == END:
+                texts.append([])
+            else:
+                texts[-1].append(int(token))
+        return texts[:-1]
 
 
 @dataclass(frozen=True)
