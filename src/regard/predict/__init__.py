@@ -5,6 +5,7 @@ from regard.predict.alignment import AlignmentHead
 from regard.predict.chat_attention import AttendedTurn, ReplyAttention, reply_attention
 from regard.predict.chatbot import Chatbot, Reply
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
+from regard.predict.image_classifier import ClassifiedImage, ImageClassifier, PatchAttention
 from regard.predict.mask_filler import FilledText, MaskCandidate, MaskFiller, PseudoPerplexity
 from regard.predict.segments import TranslationRequest
 from regard.predict.surprisal import WordSurprisal, word_surprisals
@@ -18,11 +19,14 @@ __all__ = [
     "AttendedSpan",
     "AttendedTurn",
     "Chatbot",
+    "ClassifiedImage",
     "ClassifiedText",
     "FilledText",
     "GeneratedText",
+    "ImageClassifier",
     "MaskCandidate",
     "MaskFiller",
+    "PatchAttention",
     "PseudoPerplexity",
     "Reply",
     "ReplyAttention",

@@ -30,6 +30,7 @@ from regard.recipe.tasks import (
     Chatting,
     Classification,
     FieldKind,
+    ImageClassification,
     LanguageModelling,
     Tagging,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "FieldKind",
     "Filter",
     "Han",
+    "ImageClassification",
     "ImageSettings",
     "ImagesCorpus",
     "JsonlCorpus",

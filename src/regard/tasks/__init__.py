@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 import torch
 
 from regard.bundle import Bundle, check_folder, find_device, load_bundle_recipe, read_bundle
-from regard.predict import Chatbot, MaskFiller, TextClassifier, TextGenerator, Translator, WordTagger
+from regard.predict import Chatbot, ImageClassifier, MaskFiller, TextClassifier, TextGenerator, Translator, WordTagger
 from regard.recipe import TASK_FIELDS, Recipe
 from regard.run_files import WEIGHTS
 from regard.run_path import find_run
 from regard.tasks.chat import ChatTask
 from regard.tasks.classification import ClassificationTask
+from regard.tasks.image_classification import ImageClassificationTask
 from regard.tasks.language_model import LanguageModelTask
 from regard.tasks.masked_language_model import MaskedLanguageModelTask
 from regard.tasks.tagging import TaggingTask
@@ -38,6 +39,7 @@ __all__ = [
     "load_chatbot",
     "load_classifier",
     "load_generator",
+    "load_image_classifier",
     "load_mask_filler",
     "load_tagger",
     "load_translator",
@@ -57,6 +59,8 @@ def make_task(recipe: Recipe) -> Task:
             return MaskedLanguageModelTask(recipe) if recipe.is_masked else LanguageModelTask(recipe)
         case "classification":
             return ClassificationTask(recipe)
+        case "image_classification":
+            return ImageClassificationTask(recipe)
         case "tagging":
             return TaggingTask(recipe)
         case "chat":
@@ -118,6 +122,11 @@ def load_mask_filler(path: str | Path, device: str = "auto", precision: str = "a
 def load_classifier(path: str | Path, device: str = "auto", precision: str = "auto") -> TextClassifier:
     """Open a trained run as a text classifier; a run of another task raises a ValueError."""
     return _load_as(TextClassifier, "task = 'classification'", path, device, precision)
+
+
+def load_image_classifier(path: str | Path, device: str = "auto", precision: str = "auto") -> ImageClassifier:
+    """Open a trained run as a classifier of pictures; a run of another task raises a ValueError."""
+    return _load_as(ImageClassifier, "task = 'image_classification'", path, device, precision)
 
 
 def load_chatbot(path: str | Path, device: str = "auto", precision: str = "auto") -> Chatbot:
