@@ -91,6 +91,7 @@ def test_a_figure_shows_the_picture_and_two_maps(digits_run: Path, pictures: lis
     result = run("figure", digits_run, pictures[0], "--kind", "patches", "-o", out, "--dpi", "50")
     assert result.exit_code == 0, result.exception
     assert out.read_bytes().startswith(b"\x89PNG")
+    assert "needs a picture, as in" in refused("figure", digits_run, "--kind", "patches")
     assert "draw one of kind patches or curves" in refused("figure", digits_run, pictures[0], "--kind", "heads")
 
 

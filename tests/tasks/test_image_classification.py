@@ -80,7 +80,7 @@ def test_the_loss_is_the_smoothed_cross_entropy_of_torch() -> None:
 def test_what_fills_up_a_batch_or_splits_it_changes_no_loss() -> None:
     task, batch = collated(digit_recipe())
     model = build(task)
-    whole, filled = task.loss(model, batch), batch.filled(400, 8, 50)
+    whole, filled = task.loss(model, batch), batch.filled(100, 8, 50)
     assert (len(filled), filled.units) == (8, 5)
     torch.testing.assert_close(task.loss(model, filled), whole)
     torch.testing.assert_close(torch.stack([task.loss(model, part) for part in batch.split(2)]).sum(), whole)

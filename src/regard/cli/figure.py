@@ -138,7 +138,10 @@ def _check(text: str, kind: str, out: str) -> None:
     check_kind(kind, KINDS)
     format_of(Path(out))
     if not text.strip() and kind not in ("positions", "curves"):
-        raise ValueError(f'a figure of kind {kind} needs a text, as in: regard figure RUN "I can go alone"')
+        needed = 'a text, as in: regard figure RUN "I can go alone"'
+        if kind == "patches":
+            needed = "a picture, as in: regard figure RUN digit.png --kind patches"
+        raise ValueError(f"a figure of kind {kind} needs {needed}")
 
 
 def _head_indices(text: str | None) -> tuple[int, ...] | None:
