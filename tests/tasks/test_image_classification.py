@@ -18,7 +18,7 @@ from regard.predict import ImageClassifier
 from regard.recipe import Recipe
 from regard.tasks import load_classifier, load_image_classifier, make_task
 from regard.tasks.image_classification import ImageBatch, ImageClassificationTask
-from regard.train.events import Finished
+from regard.train.events import Finished, Noticed
 from regard.train.loop import train
 
 AUGMENTED = ("image_classification.shift=0.1", "image_classification.rotation=10", "image_classification.scale=0.1")
@@ -98,6 +98,7 @@ def test_digits_are_learned_and_validated_and_become_a_classifier(digits_run: Pa
 
 def test_validation_reports_accuracy_macro_f1_and_calibration(tmp_path: Path) -> None:
     events = list(train(digit_recipe(*SMALL, "train.steps=2", "train.every=2"), tmp_path / "run", "cpu"))
+    assert not any("removed" in event.message for event in events if isinstance(event, Noticed))
     (finished,) = [event for event in events if isinstance(event, Finished)]
     names = [score["name"] for score in finished.scores["valid"]["scores"]]
     assert [name.lower() for name in names] == ["accuracy", "macro f1", "calibration error"]
