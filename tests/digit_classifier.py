@@ -9,7 +9,7 @@ RECIPE = """
 name = "digits"
 task = "image_classification"
 [data]
-train = [{ kind = "digits", count = 600 }]
+train = [{ kind = "digits", count = 300 }]
 valid = { kind = "digits", count = 40, split = "valid" }
 [image]
 size = 14
@@ -24,9 +24,9 @@ encoder_layers = 2
 activation = "gelu"
 dropout = 0.0
 [train]
-steps = 90
+steps = 50
 tokens = 1600
-every = 90
+every = 50
 optimiser = "muon"
 rate = 0.01
 warmup = 5

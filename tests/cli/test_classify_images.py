@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from PIL import Image
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from regard.cli import app
 from regard.data.digits import digits
@@ -79,7 +78,7 @@ def test_evaluate_scores_the_pictures_of_the_recipe_or_of_a_list(
     assert "40 pictures of" in own.stdout
     (tmp_path / "names.txt").write_text("".join(f"{name}\n" for name in pictures), encoding="utf-8")
     (tmp_path / "labels.txt").write_text("".join(f"{digit.label}\n" for digit in DIGITS), encoding="utf-8")
-    files = ["--source", tmp_path / "names.txt", "--reference", tmp_path / "labels.txt"]
+    files = ["--source", str(tmp_path / "names.txt"), "--reference", str(tmp_path / "labels.txt")]
     table = json.loads(run("evaluate", digits_run, *files, "--json", "--against", digits_run).stdout)
     assert table["pictures"] == 4
     assert [score["name"] for score in table["scores"]] == ["accuracy", "macro F1", "calibration error"]

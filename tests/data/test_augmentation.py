@@ -38,7 +38,8 @@ def test_a_picture_varies_in_the_same_way_in_every_batch(order: list[int], count
 
 def test_pictures_vary_between_epochs_and_keep_their_type_and_shape() -> None:
     first, second = (SOME.apply(IMAGES, RandomKey((3, epoch), np.arange(6))) for epoch in (1, 2))
-    assert (first.dtype, first.shape) == (np.uint8, IMAGES.shape)
+    assert first.dtype == np.uint8
+    assert first.shape == IMAGES.shape
     assert not np.array_equal(first, IMAGES)
     assert not np.array_equal(first, second)
 

@@ -10,6 +10,7 @@ from PIL import Image
 
 import regard
 from regard.data.digits import digits
+from regard.data.pictures import Source
 from regard.predict import ImageClassifier
 from regard.predict.rollout import attention_rollout
 from regard.recipe import parse
@@ -26,7 +27,7 @@ def classifier(digits_run: Path) -> ImageClassifier:
 def test_a_picture_can_be_a_name_a_path_bytes_an_image_or_an_array(classifier: ImageClassifier, tmp_path: Path) -> None:
     digit, path = DIGITS[0], tmp_path / "digit.png"
     Image.fromarray(digit.image).save(path)
-    forms = [digit.name, str(path), path, path.read_bytes(), Image.fromarray(digit.image), digit.image]
+    forms: list[Source] = [digit.name, str(path), path, path.read_bytes(), Image.fromarray(digit.image), digit.image]
     assert len({classifier(form).probability for form in forms}) == 1
     assert [result.label for result in classifier(forms)] == [classifier(digit.image).label] * 6
     assert classifier([]) == []

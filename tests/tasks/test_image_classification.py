@@ -86,12 +86,17 @@ def test_what_fills_up_a_batch_or_splits_it_changes_no_loss() -> None:
     torch.testing.assert_close(torch.stack([task.loss(model, part) for part in batch.split(2)]).sum(), whole)
 
 
-def test_digits_are_learned_and_validated_and_become_a_classifier(digits_run: Path) -> None:
-    classifier = load_image_classifier(digits_run)
+def test_digits_are_learned_and_the_run_becomes_a_classifier(tmp_path: Path) -> None:
+    large = ("image_classification.patch=7", "image_classification.pooling=mean", "model.width=48", "train.tokens=256")
+    train_digits(tmp_path / "run", *large, "data.train.0.count=1500", "train.steps=200", "train.every=200")
+    classifier = load_image_classifier(tmp_path / "run", "cpu")
     assert isinstance(classifier, ImageClassifier)
-    unseen = list(digits("test", 100))
+    unseen = list(digits("test", 200))
     results = classifier([digit.image for digit in unseen])
     assert np.mean([result.label == digit.label for result, digit in zip(results, unseen, strict=True)]) > 0.8
+
+
+def test_a_run_is_refused_by_commands_for_texts(digits_run: Path) -> None:
     with pytest.raises(ValueError, match="trained with task = 'image_classification', but this needs"):
         load_classifier(digits_run)
 

@@ -54,8 +54,11 @@ def classify_images(
                     typer.echo(f"regard: error: {picture}", err=True)
                     continue
                 shown = show(next(results))
-                is_line = isinstance(shown, str)
-                print_line(f"{name}\t{shown}" if is_line else json.dumps({"image": name, **shown}, ensure_ascii=False))
+                print_line(
+                    f"{name}\t{shown}"
+                    if isinstance(shown, str)
+                    else json.dumps({"image": name, **shown}, ensure_ascii=False)
+                )
             count(len(names))
             sys.stdout.flush()
     if failed:

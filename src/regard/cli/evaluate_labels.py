@@ -164,8 +164,10 @@ def _classify(
     with line_counter("classified") as count:
         for begin in range(0, len(texts), BLOCK):
             part = texts[begin : begin + BLOCK]
-            is_text = isinstance(classifier, TextClassifier)
-            results += classifier(part, first=begin + 1) if is_text else classifier.classify(part)
+            if isinstance(classifier, TextClassifier):
+                results += classifier(part, first=begin + 1)
+            else:
+                results += classifier.classify(part)
             count(len(results) - begin)
     return results
 

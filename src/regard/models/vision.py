@@ -123,9 +123,9 @@ class PatchEmbedding(nn.Module):
 
     def _patches(self, pixels_BCHW: Float[Tensor, "B C H W"]) -> Float[Tensor, "B P F"]:
         """Cut pictures into patches; the pixels of one are in the order channel, row, column."""
-        size, side = self.patch, self.side
-        grid = pixels_BCHW.unflatten(3, (side, size)).unflatten(2, (side, size))  # B, C, row, y, column, x
-        return grid.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        size, side, (channels, _, _) = self.patch, self.side, self.shape
+        grid = pixels_BCHW.reshape(-1, channels, side, size, side, size)  # picture, channel, row, y, column, x
+        return grid.permute(0, 2, 4, 1, 3, 5).reshape(-1, side * side, channels * size * size)
 
     def _places(self) -> Float[Tensor, "T D"] | None:
         """Return the position of each vector; with sinusoids, that of the class token is zero."""

@@ -118,7 +118,7 @@ class ClassificationTask(Task):
         text = np.maximum(text, 1)
         return (text, lengths["label"].astype(np.int64)) if self.several else (text,)
 
-    def collate(self, rows: Mapping[str, Rows], index: Numbers) -> ClassificationBatch:
+    def collate(self, rows: Mapping[str, Rows], index: Numbers) -> LabelledBatch:
         """Cut long texts, and add the symbols that the encoder expects."""
         tokens, sizes = classifier_inputs(rows["text"], self._hierarchical, self.recipe.data.longest)
         labels = rows["label"].to_ragged(), torch.ones(len(index)), torch.from_numpy(index)
