@@ -43,7 +43,7 @@ def patches(
         raise ValueError(f"a picture is uint8 with 1 or 3 channels; got {image.dtype} of the shape {image.shape}")
     fonts = font_families([caption, title, *maps])
     figure = style.new_figure(SIDE * (1 + 1.25 * len(maps)), SIDE * 1.15 + 0.3 * bool(title))
-    axes = figure.subplots(1, 1 + len(maps), squeeze=False, width_ratios=[1.0, *[1.25] * len(maps)])[0]
+    axes = figure.subplots(1, 1 + len(maps), squeeze=False)[0]
     _draw_picture(axes[0], flat, caption, fonts)
     for (name, weights), place in zip(maps.items(), axes[1:], strict=True):
         values = np.asarray(weights, np.float64)
