@@ -153,6 +153,17 @@ def chat_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_chatbot(tmp_path_factory.mktemp("runs") / "names")
 
 
+@pytest.fixture(scope="session")
+def digits_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a Vision Transformer that has learned drawn digits."""
+    from tests.digit_classifier import train_digits
+
+    folder = tmp_path_factory.mktemp("digits")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("REGARD_CACHE", str(folder / "cache"))
+        return train_digits(folder / "run")
+
+
 def train_memorised(folder: Path, to: str) -> Path:
     """Train a model on twenty sentences until it knows them, and return its folder."""
     from regard.bundle import save_bundle

@@ -10,14 +10,16 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from regard.data.pictures import Source
 from regard.explore import figures
 from regard.explore.adapters import Predictor
 from regard.explore.figure_data import FigureOptions
 from regard.explore.figures import dialogue_figure, document_figure
-from regard.plot import confusion, words
+from regard.plot import confusion, patches, words
 from regard.plot.style import ColourScale
 from regard.predict import (
     Chatbot,
+    ImageClassifier,
     MaskFiller,
     TaggedSentence,
     TextClassifier,
@@ -32,7 +34,7 @@ from regard.train.report.log import LOG, read_log
 
 
 def figure(
-    model: Predictor | TextClassifier | WordTagger | MaskFiller | Chatbot | str | Path,
+    model: Predictor | TextClassifier | ImageClassifier | WordTagger | MaskFiller | Chatbot | str | Path,
     text: str | Sequence[str] = "",
     kind: str = "alignment",
     **options: Any,
@@ -41,9 +43,9 @@ def figure(
 
     Args:
         model: What `regard.load` returns, or the folder of a run. Curves are drawn from the log in the folder.
-        text: The source sentence of a translator, the prompt of a language model, the text to classify or tag, or the
-            turns of a conversation.
-        kind: alignment, lines, heads, positions, beam, document, dialogue, surprisal, tags or curves.
+        text: The source sentence of a translator, the prompt of a language model, the text to classify or tag, the name
+            of the picture to classify, or the turns of a conversation.
+        kind: alignment, lines, heads, positions, beam, document, dialogue, patches, surprisal, tags or curves.
         options: Fields of `regard.explore.figure_data.FigureOptions`, such as `layer=1, heads=[0], words=False`.
 
     Example:
@@ -71,6 +73,7 @@ def check_predictor(predictor: Any, kind: str) -> Predictor:
     """Return a predictor that the explorer's figures show; for another one, a ValueError names the kinds it has."""
     for predictors, name, own in (
         (TextClassifier, "a classifier", "document"),
+        (ImageClassifier, "a classifier of pictures", "patches"),
         (WordTagger, "a tagger", "tags"),
         (MaskFiller, "a masked language model", "surprisal"),
         (Chatbot, "a chatbot", "dialogue"),
@@ -162,6 +165,22 @@ def tags_figure(
     )
 
 
+def patches_figure(model: ImageClassifier, image: Source, *, title: str = "", scale: ColourScale = "linear") -> Figure:
+    """Draw a picture with the attention of its patches: through all layers, and in the last layer.
+
+    Args:
+        model: A classifier of pictures.
+        image: The picture: the name or the bytes of a file, a Pillow image, or an array of pixels.
+        title: Title of the figure.
+        scale: How colours depend on weights.
+    """
+    pixels = model.read(image)
+    result = model(pixels, attention=True)
+    assert result.attention is not None
+    maps = {"attention rollout": result.attention.rollout, "last layer, mean of its heads": result.attention.last}
+    return patches(pixels, maps, caption=f"{result.label} ({result.probability:.1%})", title=title, scale=scale)
+
+
 def tag_confusion_figure(report: TaggingReport, *, title: str = "") -> Figure:
     """Draw how often each correct tag has each predicted tag."""
     tags = list(report.by_tag)
@@ -183,6 +202,16 @@ def _dialogue(predictor: object, turns: str | Sequence[str], options: Mapping[st
     return dialogue_figure(predictor, turns, **options)
 
 
+def _patches(predictor: object, text: str, options: FigureOptions) -> Figure:
+    """Classify a picture and draw it."""
+    if not isinstance(predictor, ImageClassifier):
+        raise ValueError(
+            "a figure of kind patches shows what a classifier of pictures attends to; give a run with task = "
+            "'image_classification'"
+        )
+    return patches_figure(predictor, text, title=options.title, scale=options.scale)
+
+
 def _surprisal(predictor: object, text: str, options: FigureOptions) -> Figure:
     """Score a text and draw it."""
     if not isinstance(predictor, TextGenerator | MaskFiller):
@@ -202,8 +231,9 @@ def _tags(predictor: object, text: str, options: FigureOptions) -> Figure:
 
 TEXT_KINDS: Mapping[str, Callable[[object, str, FigureOptions], Figure]] = {
     "document": _document,
+    "patches": _patches,
     "surprisal": _surprisal,
     "tags": _tags,
 }
-"""Figures of a text, by name."""
+"""Figures of a text or a picture, by name."""
 KINDS = (*figures.KINDS, *TEXT_KINDS, "dialogue", "curves")

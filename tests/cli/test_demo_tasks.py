@@ -29,10 +29,16 @@ SMALL_MODEL = {
     ],
 }  # fmt: skip
 
+SMALL_DIGITS = [
+    "model.width=8", "model.inner=8", "model.heads=2", "data.train.0.count=60", "data.valid.count=10",
+    "data.test.count=10",
+]  # fmt: skip
 
-def run_demo(folder: Path, task: str) -> Result:
-    options = ["--task", task, "--run", str(folder), "--sentences", "6", "--plain"]
-    return CliRunner().invoke(app, ["demo", *TINY, *SMALL_MODEL[task], *options], catch_exceptions=False)
+
+def run_demo(folder: Path, task: str, label: str = "sentiment") -> Result:
+    options = ["--task", task, "--label", label, "--run", str(folder), "--sentences", "6", "--plain"]
+    small = SMALL_DIGITS if label == "digits" else SMALL_MODEL[task]
+    return CliRunner().invoke(app, ["demo", *TINY, *small, *options], catch_exceptions=False)
 
 
 def check_report(result: Result, run: Path, *figures: str) -> str:
@@ -95,6 +101,16 @@ def test_a_classifier_is_trained_on_documents_and_its_attention_is_judged(cache:
     page = check_report(result, cache / "run", "document.png")
     assert "Attention is not an explanation" in page
     assert "Attention weights of:" in page
+
+
+def test_digits_are_drawn_and_classified_by_patches(cache: Path) -> None:
+    result = run_demo(cache / "run", "classification", "digits")
+    assert result.exit_code == 0
+    assert re.search(r"accuracy \d+\.\d", result.stdout)
+    assert f"regard classify {cache / 'run'} {cache / 'run' / 'digit.png'} --top 3" in result.stdout
+    page = check_report(result, cache / "run", "patches.png")
+    assert "Unseen digits" in page
+    assert (cache / "run" / "digit.png").is_file()
 
 
 def test_a_tagger_is_scored_by_tag(cache: Path) -> None:

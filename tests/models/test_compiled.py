@@ -84,7 +84,7 @@ def classifiers() -> dict[str, float]:
         model = task.build({"text": 50, "label": 4}).double().eval()
         labels = Ragged(torch.tensor([0, 3, 1, 2]), Layout.from_lengths([1, 1, 1, 1]))
         texts = drawn([5, 2, 10, 40], "cpu")
-        batch = ClassificationBatch(texts, labels, torch.ones(4), torch.arange(4)).filled(128, 8, 64)
+        batch = ClassificationBatch(labels, torch.ones(4), torch.arange(4), texts).filled(128, 8, 64)
         plain = results(model, task.loss(model, batch))
         compiled = torch.compile(task.loss, backend="aot_eager", fullgraph=True, dynamic=False)
         differences[pooling] = largest_difference(results(model, compiled(model, batch)), plain)

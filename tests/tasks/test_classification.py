@@ -108,7 +108,9 @@ def fields(several: bool = False, hierarchical: bool = False) -> Fields:
 def collated(recipe: Recipe, texts: list[str], labels: list[str]) -> ClassificationBatch:
     task = ClassificationTask(recipe)
     chosen = fields(recipe.classification.several, recipe.model.kind == "han")
-    return task.collate(chosen.encode({"text": texts, "label": labels}), np.arange(len(texts)))
+    batch = task.collate(chosen.encode({"text": texts, "label": labels}), np.arange(len(texts)))
+    assert isinstance(batch, ClassificationBatch)
+    return batch
 
 
 def classifier(recipe: Recipe) -> Classifier:
@@ -148,6 +150,7 @@ def test_a_batch_never_has_more_tokens_than_its_lengths_say(make: Make, several:
         rows = chosen.encode({"text": ["The cat . A dog . Now .", "", "red"], "label": ["red", "green", "blue"]})
         task = ClassificationTask(recipe)
         batch = task.collate(rows, np.arange(3))
+        assert isinstance(batch, ClassificationBatch)
         lengths = task.sequence_lengths({name: row.lengths for name, row in rows.items()})
         assert (lengths[0] >= batch.tokens.lengths_B.numpy()).all()
 

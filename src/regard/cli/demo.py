@@ -49,8 +49,8 @@ def demo(
     task: Literal["translation", "classification", "tagging", "language_model", "chat"] = typer.Option(
         "translation", help="What to train: a translator, or a model for another task."
     ),
-    label: Literal["sentiment", "topic"] = typer.Option(
-        "sentiment", help="What the documents of a classifier are labelled with."
+    label: Literal["sentiment", "topic", "digits"] = typer.Option(
+        "sentiment", help="What a classifier learns: sentiment or topic of documents, or drawn digits."
     ),
     run: str | None = typer.Option(None, help="Folder of the run. Default: runs/demo-LANGUAGE or runs/demo-TASK."),
     sentences: int = typer.Option(500, min=2, help="Unseen sentences or documents to test the model with."),
@@ -63,6 +63,7 @@ def demo(
     regard demo
     regard demo --to ar
     regard demo --task classification --label topic
+    regard demo --task classification --label digits
     regard demo --task tagging --to fr
     regard demo --task language_model
     regard demo --task chat

@@ -24,6 +24,10 @@ def demo_task(recipe: "Recipe", options: DemoOptions) -> None:
             from regard.cli.demo_language_model import demo_language_model
 
             demo_language_model(recipe, folder, options)
+        case "image_classification":
+            from regard.cli.demo_digits import demo_digits
+
+            demo_digits(recipe, folder, options)
         case "classification":
             from regard.cli.demo_classification import demo_classification
 
@@ -44,20 +48,22 @@ def task_recipe(task: str, to: str = "de", label: str = "sentiment", overrides: 
     Args:
         task: classification, tagging, language_model or chat.
         to: The language that a tagger tags.
-        label: The set of labels of a classifier.
+        label: The set of labels of a classifier; `digits` are pictures.
         overrides: Overrides of the recipe.
     """
     from regard.recipe import parse, shipped_recipe
 
-    recipes = {"classification": "documents", "tagging": "tags", "language_model": "phrasebook", "chat": "smalltalk"}
-    shipped = recipes[task]
+    has_documents = task == "classification" and label != "digits"
+    generated = {"tagging": "tags", "chat": "smalltalk", "classification": "documents" if has_documents else "digits"}
+    shipped = generated.get(task, "phrasebook")
     changes = [f"name=demo-{task.replace('_', '-')}"]
     if task == "tagging":
         changes[0] += f"-{to}"
         changes += [f"{corpus}.to={to}" for corpus in ("data.train.0", "data.valid", "data.test")]
     if task == "classification" and label != "sentiment":
         changes[0] += f"-{label}"
-        changes += [f"{corpus}.label={label}" for corpus in ("data.train.0", "data.valid", "data.test")]
+        named = ("data.train.0", "data.valid", "data.test") if has_documents else ()
+        changes += [f"{corpus}.label={label}" for corpus in named]
     if task == "language_model":
         changes += ["task=language_model", "train.steps=800", "train.every=400"]
     return parse(shipped_recipe(shipped), [*changes, *overrides], where=f"the recipe {shipped}")

@@ -97,13 +97,14 @@ def evaluate(
     regard evaluate runs/20news --against runs/other --figure confusion.pdf
     regard evaluate runs/20news --source texts.txt --reference labels.txt
     regard evaluate runs/smalltalk --source dialogues.jsonl
+    regard evaluate runs/digits --source pictures.txt --reference labels.txt
 
     Translations are scored as a whole and by source length. For a classifier it prints accuracy, macro F1, calibration
     error and the scores of each class; for a tagger accuracy, also of words unseen in training, and the scores of each
     tag; for a chatbot perplexities with and without the turns before the last one, and how diverse its replies are.
     Without files it uses the test set of the recipe or, if there is none, the validation set.
     """
-    task = _task_of(run)
+    task = task_of(run)
     if task == "chat":
         meaningless = {"--metric": metric, "--tokenize": tokenize != "13a", "--tokens": options.pop("tokens")}
         _refuse({**meaningless, "--reference": reference, "--figure": figure}, "a chatbot")
@@ -114,7 +115,7 @@ def evaluate(
         _refuse({**only_translations, "--against": against}, "a tagger")
         evaluate_tags(run, source, reference or [], output, figure, as_json, device, dtype)
         return
-    if task == "classification":
+    if task in ("classification", "image_classification"):
         _refuse(only_translations, "a classifier")
         evaluate_labels(run, source, reference or [], against, output, figure, as_json, device, dtype)
         return
@@ -176,7 +177,7 @@ def _evaluate_translations(
     _print(chosen.signature, scores, buckets, comparisons, as_json)
 
 
-def _task_of(run: str) -> str | None:
+def task_of(run: str) -> str | None:
     """Return what a run was trained for; None if it has no recipe."""
     from regard.bundle import load_bundle_recipe
     from regard.run_files import RECIPE

@@ -12,7 +12,7 @@ from regard.cli.score import print_scores, print_table
 from regard.cli.streams import existing_file, line_counter
 
 if TYPE_CHECKING:
-    from regard.predict import ClassifiedText, TextClassifier
+    from regard.predict import ClassifiedImage, ClassifiedText, ImageClassifier, TextClassifier
     from regard.score.classification import ClassScore, McNemarTest
     from regard.score.metric import Score
     from regard.score.significance import Interval
@@ -22,11 +22,13 @@ BLOCK = 1000  # texts that are classified between two updates of the counter
 
 @dataclass(frozen=True)
 class _Data:
-    """Texts with their labels, and where they come from."""
+    """Texts, or names of pictures, with their labels, and where they come from."""
 
     name: str
     texts: list[str]
     labels: list[str]
+    unit: str
+    """What is classified, in the plural."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class _Report:
 
     data: str
     texts: int
+    unit: str
     scores: "tuple[Score, ...]"
     interval: "Interval"
     classes: "list[ClassScore]"
@@ -72,12 +75,11 @@ def evaluate_labels(
         macro_f1,
         wilson_interval,
     )
-    from regard.tasks import load_classifier
 
     if figure:
         check_figure(figure)
     data = _read_data(run, source, reference)
-    classifier = load_classifier(run, device, precision)
+    classifier = _load(run, device, precision)
     multi_label = isinstance(classifier.label_field, LabelsField)
     if figure and multi_label:
         raise ValueError("--figure draws a confusion matrix, which needs one label per text; this run has several")
@@ -96,7 +98,7 @@ def evaluate_labels(
     if figure:
         _draw(Path(figure), [label for (label,) in labels], [result.label for result in results])
     interval = wilson_interval(int(is_correct.sum()), len(is_correct))
-    report = _Report(data.name, len(labels), scores, interval, class_scores(labels, predictions), comparison)
+    report = _Report(data.name, len(labels), data.unit, scores, interval, class_scores(labels, predictions), comparison)
     _print_json(report) if as_json else _print_tables(report)
 
 
@@ -105,32 +107,43 @@ def _read_data(run: str, source: str | None, reference: Sequence[str]) -> _Data:
     from regard.bundle import load_bundle_recipe
     from regard.data.corpus import Reader
     from regard.data.prepare import corpus_name
-    from regard.recipe import TextCorpus
+    from regard.recipe import TASK_FIELDS, TextCorpus
     from regard.run_path import find_run
 
+    recipe = load_bundle_recipe(find_run(run).folder)
+    (field, _), unit = TASK_FIELDS[recipe.task], "pictures" if recipe.task == "image_classification" else "texts"
     if bool(source) != bool(reference):
         missing = "--reference" if source else "--source"
         raise ValueError(f"{missing} is missing; give both, or neither for the test or validation set of the recipe")
     if len(reference) > 1:
-        raise ValueError("a text has one line of labels; give --reference once")
-    recipe = load_bundle_recipe(find_run(run).folder)
+        raise ValueError("an example has one line of labels; give --reference once")
     if source:
-        paths = {"text": str(existing_file(source).resolve()), "label": str(existing_file(reference[0]).resolve())}
+        paths = {field: str(existing_file(source).resolve()), "label": str(existing_file(reference[0]).resolve())}
         name, corpus = f"{source} and {reference[0]}", TextCorpus(files=paths)
-        texts, labels = zip(*Reader(("text", "label"), Path()).records(corpus), strict=True)
-        return _Data(name, list(texts), list(labels))
+        texts, labels = zip(*Reader((field, "label"), Path()).records(corpus), strict=True)
+        return _Data(name, list(texts), list(labels), unit)
     test_set = recipe.data.test or recipe.data.valid
     if test_set is None:
         raise ValueError(
-            f"the recipe of {run} has neither data.test nor data.valid; give the texts with --source and their labels "
+            f"the recipe of {run} has neither data.test nor data.valid; give the {unit} with --source and their labels "
             "with --reference"
         )
-    records = Reader.of(recipe.data, ("text", "label"), recipe.seed).records(test_set)
+    records = Reader.of(recipe.data, (field, "label"), recipe.seed).records(test_set)
     texts, labels = zip(*records, strict=True)
-    return _Data(corpus_name(test_set), list(texts), list(labels))
+    return _Data(corpus_name(test_set), list(texts), list(labels), unit)
 
 
-def _known_labels(classifier: "TextClassifier", data: _Data, run: str) -> list[tuple[str, ...]]:
+def _load(run: str, device: str, precision: str) -> "TextClassifier | ImageClassifier":
+    """Open a classifier of texts or of pictures."""
+    from regard.cli.evaluate import task_of
+    from regard.tasks import load_classifier, load_image_classifier
+
+    if task_of(run) == "image_classification":
+        return load_image_classifier(run, device, precision)
+    return load_classifier(run, device, precision)
+
+
+def _known_labels(classifier: "TextClassifier | ImageClassifier", data: _Data, run: str) -> list[tuple[str, ...]]:
     """Return the labels of each text, after checking that the classifier knows them."""
     from regard.data.fields.label import UnknownLabelError
 
@@ -142,11 +155,19 @@ def _known_labels(classifier: "TextClassifier", data: _Data, run: str) -> list[t
     return [tuple(field.split(value)) for value in data.labels]
 
 
-def _classify(classifier: "TextClassifier", texts: Sequence[str]) -> "list[ClassifiedText]":
-    results: list[ClassifiedText] = []
+def _classify(
+    classifier: "TextClassifier | ImageClassifier", texts: Sequence[str]
+) -> "list[ClassifiedText | ClassifiedImage]":
+    from regard.predict import TextClassifier
+
+    results: list[ClassifiedText | ClassifiedImage] = []
     with line_counter("classified") as count:
         for begin in range(0, len(texts), BLOCK):
-            results += classifier(texts[begin : begin + BLOCK], first=begin + 1)
+            part = texts[begin : begin + BLOCK]
+            if isinstance(classifier, TextClassifier):
+                results += classifier(part, first=begin + 1)
+            else:
+                results += classifier.classify(part)
             count(len(results) - begin)
     return results
 
@@ -155,13 +176,12 @@ def _predictions_of(against: str, data: _Data, device: str, precision: str, mult
     """Return the predictions of another run, or those in a file."""
     from regard.data.fields import LabelField, LabelsField
     from regard.files import read_lines
-    from regard.tasks import load_classifier
 
     if Path(against).is_dir() or against.endswith(".safetensors"):
-        return [result.labels for result in _classify(load_classifier(against, device, precision), data.texts)]
+        return [result.labels for result in _classify(_load(against, device, precision), data.texts)]
     lines = [line for block in read_lines(existing_file(against)) for line in block]
     if len(lines) != len(data.texts):
-        raise ValueError(f"{against} has {len(lines)} lines, but the test set has {len(data.texts)} texts")
+        raise ValueError(f"{against} has {len(lines)} lines, but the test set has {len(data.texts)} {data.unit}")
     return [tuple((LabelsField if multi_label else LabelField).split(line)) for line in lines]
 
 
@@ -192,7 +212,7 @@ def _draw(path: Path, labels: list[str], predictions: list[str]) -> None:
 def _print_json(report: _Report) -> None:
     table: dict[str, Any] = {
         "data": report.data,
-        "texts": report.texts,
+        report.unit: report.texts,
         "scores": [asdict(score) for score in report.scores],
         "accuracy_interval": [100 * bound for bound in report.interval],
         "classes": [asdict(score) for score in report.classes],
@@ -204,14 +224,14 @@ def _print_json(report: _Report) -> None:
 
 def _print_tables(report: _Report) -> None:
     low, high = (100 * bound for bound in report.interval)
-    typer.echo(f"{report.texts:,} texts of {report.data}\n")
+    typer.echo(f"{report.texts:,} {report.unit} of {report.data}\n")
     print_scores(list(report.scores), as_json=False)
     typer.echo(f"accuracy, 95 % confidence interval: {low:.2f} to {high:.2f} {report.scores[0].detail}\n")
     rows = [
         (score.name, f"{score.precision:.1%}", f"{score.recall:.1%}", f"{score.f1:.1%}", str(score.support))
         for score in report.classes
     ]
-    print_table(("class", "precision", "recall", "F1", "texts"), rows)
+    print_table(("class", "precision", "recall", "F1", report.unit), rows)
     if report.comparison is not None:
         other, test = report.comparison, report.comparison.test
         typer.echo(

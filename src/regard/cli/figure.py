@@ -14,12 +14,16 @@ Text = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TEXT",
-        help="Sentence, prompt, text or document, or each turn of a conversation; positions and curves need none.",
+        help="Sentence, prompt, text, document or picture, or each turn of a conversation; positions and curves need "
+        "none.",
     ),
 ]
 Out = Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Output file: .pdf, .svg or .png.")]
 Kind = Annotated[
-    str, typer.Option(help="alignment, lines, heads, positions, beam, document, dialogue, surprisal, tags or curves.")
+    str,
+    typer.Option(
+        help="alignment, lines, heads, positions, beam, document, dialogue, patches, surprisal, tags or curves."
+    ),
 ]
 Target = Annotated[
     str | None,
@@ -106,6 +110,7 @@ def figure(
     regard figure runs/tags "Der Hund ist alt" --kind tags -o tags.pdf
     regard figure runs/documents "The soup was good. It rained." --kind document -o document.pdf
     regard figure runs/chat "I am Anna." "Hi Anna." "Who am I?" --kind dialogue -o dialogue.pdf
+    regard figure runs/digits digit.png --kind patches -o patches.png
 
     Layers and heads count from 1, as in the figures.
     """
@@ -159,7 +164,10 @@ def _check(texts: list[str], kind: str, out: str) -> None:
     if len(texts) > 1 and kind != "dialogue":
         raise ValueError(f"a figure of kind {kind} shows one text, and these are {len(texts)}; put it in quotes")
     if not "".join(texts).strip() and kind not in ("positions", "curves"):
-        raise ValueError(f'a figure of kind {kind} needs a text, as in: regard figure RUN "I can go alone"')
+        needed = 'a text, as in: regard figure RUN "I can go alone"'
+        if kind == "patches":
+            needed = "a picture, as in: regard figure RUN digit.png --kind patches"
+        raise ValueError(f"a figure of kind {kind} needs {needed}")
 
 
 def _head_indices(text: str | None) -> tuple[int, ...] | None:

@@ -13,17 +13,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.data.draws import UInt64s, random_bits
 from regard.data.rows import Ids, Lengths, Numbers, Rows
 from regard.nn.cross_entropy import IGNORED
 from regard.text import JOINS, UNK, Tokenizer
 from regard.text.settings import BYTE, RESERVED, SPACE
 
 MASKED, RANDOM = 0.8, 0.1  # fractions of the chosen tokens; the rest is kept
-
-_UInt64s = NDArray[np.uint64]
-# The multipliers of MurmurHash3's 64-bit finaliser (Appleby 2011), and the fraction of the golden ratio.
-_FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
-_GOLDEN, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(33)
 
 
 class MaskedRows(NamedTuple):
@@ -95,7 +91,7 @@ class Masking:
         sequence = np.repeat(np.arange(len(rows)), rows.lengths)
         position = np.arange(rows.ids.size) - rows.offsets[sequence]
         ordering, kind, token = (
-            _hash(seed, numbers[sequence], position)
+            random_bits(seed, numbers[sequence], position)
             for seed in np.random.SeedSequence(tuple(key)).generate_state(3, np.uint64)
         )
         chosen = self._choose(rows, counts, sequence, ordering)
@@ -108,7 +104,7 @@ class Masking:
             ids[changed] = self.ordinary[token[changed] % np.uint64(self.ordinary.size)]
         return MaskedRows(Rows(ids, rows.offsets), labels)
 
-    def _choose(self, rows: Rows, counts: Numbers, sequence: Numbers, ordering: _UInt64s) -> Numbers:
+    def _choose(self, rows: Rows, counts: Numbers, sequence: Numbers, ordering: UInt64s) -> Numbers:
         """Return the tokens that are chosen: the first words, or tokens, of each row in a random order."""
         maskable = self.maskable[rows.ids]
         candidates = np.flatnonzero(maskable)
@@ -132,16 +128,3 @@ class Masking:
         is_chosen[order] = (before + sizes[order] / 2 <= counts[of_row]) | (is_first & (counts[of_row] > 0))
         chosen: Numbers = candidates[is_chosen[word]]
         return chosen
-
-
-def _hash(seed: np.uint64, numbers: Numbers, positions: Numbers) -> _UInt64s:
-    """Return 64 random bits for each pair of an example and a position."""
-    mixed = _mix(numbers.astype(np.uint64) * _GOLDEN + seed)
-    return _mix(mixed + positions.astype(np.uint64) * _GOLDEN)
-
-
-def _mix(values: _UInt64s) -> _UInt64s:
-    """Mix all bits of each value: MurmurHash3's finaliser."""
-    values = (values ^ (values >> _SHIFT)) * _FIRST
-    values = (values ^ (values >> _SHIFT)) * _SECOND
-    return values ^ (values >> _SHIFT)

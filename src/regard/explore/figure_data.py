@@ -15,6 +15,7 @@ from regard.explore.tokens import DisplayToken, TokenizedText
 from regard.plot import subword_labels
 from regard.plot.style import ColourScale
 from regard.predict import AlignmentHead
+from regard.predict.rollout import attention_rollout
 
 Table = NDArray[np.float64]
 
@@ -173,10 +174,7 @@ def _aggregate(
         return np.asarray(weights[part, layer].mean(0), dtype=np.float64)
 
     def rollout(part: AttentionPart, last: int) -> Table:
-        rolled = np.eye(weights[part, 0].shape[-1])
-        for layer in range(last + 1):
-            rolled = (mean(part, layer) + np.eye(len(rolled))) / 2 @ rolled
-        return rolled
+        return attention_rollout([mean(part, layer) for layer in range(last + 1)])
 
     match options.aggregate:
         case "mean":

@@ -158,6 +158,25 @@ BERT_CLASSIFIER = (
 """Hugging Face's BertForSequenceClassification, as a `Classifier` of single texts: see `fold_token_types`."""
 
 
+_VIT_LAYER = "vit.layers.{n}"
+
+VIT_CLASSIFIER = (
+    WeightRule("encoder.embedding.class_token", ("vit.embeddings.cls_token",)),
+    WeightRule("encoder.embedding.position.weight", ("vit.embeddings.position_embeddings",)),
+    *_same("encoder.embedding.projection", "vit.embeddings.patch_embeddings.projection"),
+    *_merged(f"{_OUR_LAYER}.self", f"{_VIT_LAYER}.attention", "qkv", "qkv"),
+    *_same(f"{_OUR_LAYER}.self.out", f"{_VIT_LAYER}.attention.o_proj"),
+    *_same(f"{_OUR_LAYER}.around_self.norm", f"{_VIT_LAYER}.layernorm_before"),
+    *_same(f"{_OUR_LAYER}.feedforward.widen", f"{_VIT_LAYER}.mlp.fc1"),
+    *_same(f"{_OUR_LAYER}.feedforward.narrow", f"{_VIT_LAYER}.mlp.fc2"),
+    *_same(f"{_OUR_LAYER}.around_feedforward.norm", f"{_VIT_LAYER}.layernorm_after"),
+    *_same("encoder.norm", "vit.layernorm"),
+    *_same("output", "classifier"),
+)
+"""Hugging Face's ViTForImageClassification, as a `VisionTransformer` with a class token and learned positions. Its
+convolution over patches is our linear layer; exported weights are to be given the shapes of theirs."""
+
+
 def fold_token_types(theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return BERT's weights with the vector of token type 0, which all tokens of a single text have, in its positions.
 

@@ -12,6 +12,7 @@ from regard.plot.document import dialogue, document
 from regard.plot.fonts import right_to_left, subword_labels
 from regard.plot.lines import lines
 from regard.plot.maps import GoldLinks, HeadNumbers, alignment, heads, positions
+from regard.plot.patches import patches
 from regard.plot.save import FORMATS, render, save
 from regard.plot.words import words
 
@@ -33,6 +34,7 @@ __all__ = [
     "heads",
     "lengths",
     "lines",
+    "patches",
     "positions",
     "render",
     "right_to_left",

@@ -6,6 +6,7 @@ from regard.predict.chat_attention import AttendedTurn, ReplyAttention, reply_at
 from regard.predict.chatbot import Chatbot
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
 from regard.predict.conversation import Conversation, Exchange
+from regard.predict.image_classifier import ClassifiedImage, ImageClassifier, PatchAttention
 from regard.predict.knowledge_base import KnowledgeBase, QuestionReply
 from regard.predict.mask_filler import FilledText, MaskCandidate, MaskFiller, PseudoPerplexity
 from regard.predict.reply import Reply
@@ -24,6 +25,7 @@ __all__ = [
     "AttendedTurn",
     "BM25Retriever",
     "Chatbot",
+    "ClassifiedImage",
     "ClassifiedText",
     "Conversation",
     "DualEncoderRetriever",
@@ -31,9 +33,11 @@ __all__ = [
     "FilledText",
     "FusedRetriever",
     "GeneratedText",
+    "ImageClassifier",
     "KnowledgeBase",
     "MaskCandidate",
     "MaskFiller",
+    "PatchAttention",
     "PseudoPerplexity",
     "QuestionReply",
     "Reply",

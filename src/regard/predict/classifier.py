@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, overload
+from typing import Any, Literal, Protocol, overload
 
 import numpy as np
 import torch
@@ -40,6 +40,22 @@ class AttendedSpan:
     start: int
     end: int
     weight: float
+
+
+class Classified(Protocol):
+    """What is predicted for a text or a picture."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The predicted labels."""
+
+    @property
+    def probability(self) -> float:
+        """Probability of the prediction."""
+
+    @property
+    def probabilities(self) -> Mapping[str, float]:
+        """Probability of each class, the most probable first."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from regard.recipe.tasks import (
     Chatting,
     Classification,
     FieldKind,
+    ImageClassification,
     LanguageModelling,
     Tagging,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "Han",
     "HierarchicalTransformer",
     "Hran",
+    "ImageClassification",
     "ImageSettings",
     "ImagesCorpus",
     "JsonlCorpus",

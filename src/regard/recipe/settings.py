@@ -22,6 +22,7 @@ from regard.recipe.tasks import (
     YOU,
     Chatting,
     Classification,
+    ImageClassification,
     LanguageModelling,
     Tagging,
     TaskSection,
@@ -164,6 +165,8 @@ class Recipe(Section):
     """Language models: what they predict."""
     classification: Classification = Classification()
     """Classification: how a text becomes one vector, and what a label is."""
+    image_classification: ImageClassification = ImageClassification()
+    """Classification of pictures: patches, and how a picture varies in training."""
     tagging: Tagging = Tagging()
     """Tagging: how the tokens of a word become one vector."""
     chat: Chatting = Chatting()
@@ -272,6 +275,10 @@ class Recipe(Section):
             self._check_language_model()
         elif self.task == "classification":
             self._check_classification()
+        elif self.task == "image_classification":
+            self._check_no_tags()
+            self._check_no_blocks()
+            self.image_classification.check(self.model, self.image)
         elif self.task == "tagging":
             self._check_tagging()
         elif self.task == "chat":

@@ -4,7 +4,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from regard.recipe.section import Section, Size
+from regard.recipe.images import ImageSettings
+from regard.recipe.section import Fraction, Section, Size
 
 FieldKind = Literal["text", "document", "turns", "words", "texts", "label", "labels", "tags", "image"]
 """How the values of a field are encoded; see `regard.data.fields`."""
@@ -12,6 +13,7 @@ TASK_FIELDS: dict[str, dict[str, FieldKind]] = {
     "translation": {"source": "text", "target": "text"},
     "language_model": {"text": "text"},
     "classification": {"text": "text", "label": "label"},
+    "image_classification": {"image": "image", "label": "label"},
     "tagging": {"words": "words", "tags": "tags"},
     "chat": {"history": "turns", "reply": "text"},
 }
@@ -20,6 +22,7 @@ TASK_FAMILIES: dict[str, tuple[str, ...]] = {
     "translation": ("transformer", "sutskever", "bahdanau", "luong", "convs2s"),
     "language_model": ("transformer",),
     "classification": ("transformer", "rnn", "han"),
+    "image_classification": ("transformer",),
     "tagging": ("transformer", "rnn"),
     "chat": ("transformer", "sutskever", "bahdanau", "luong", "convs2s", "hran", "hierarchical", "rnn"),
 }
@@ -81,6 +84,45 @@ class Classification(TaskSection):
     weights: Literal["equal", "balanced"] = "equal"
     """Weight of each class in the loss: equal, or `balanced`, inversely proportional to its frequency in the training
     data."""
+
+
+class ImageClassification(TaskSection):
+    """Classification of pictures: how a picture becomes patches and one vector, and how it varies in training."""
+
+    ARCHITECTURE: ClassVar[tuple[str, ...]] = ("patch", "pooling")
+
+    patch: Size = 4
+    """Height and width in pixels of the patches that a picture is cut into (Dosovitskiy et al. 2021, §3.1); a divisor
+    of `image.size`."""
+    pooling: Literal["first", "mean"] = "first"
+    """How the states of the patches become one vector: the state of a class token before them (Dosovitskiy et al. 2021,
+    §3.1), or the mean of their states, without a class token."""
+    weights: Literal["equal", "balanced"] = "equal"
+    """Weight of each class in the loss; see `classification.weights`."""
+    shift: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """Augmentation in training: move each picture by up to this fraction of its size in each direction."""
+    rotation: Annotated[float, Field(ge=0.0, le=180.0)] = 0.0
+    """Augmentation in training: rotate each picture by up to this many degrees."""
+    scale: Fraction = 0.0
+    """Augmentation in training: scale height and width of each picture by up to this fraction, each by its own."""
+
+    def check(self, model: Section, image: ImageSettings) -> None:
+        """Raise a ValueError if pictures cannot be cut into patches, or the model has settings that only texts have."""
+        if image.size % self.patch:
+            divisors = [size for size in range(1, image.size + 1) if image.size % size == 0]
+            raise ValueError(
+                f"image_classification.patch = {self.patch} does not divide image.size = {image.size}; it may be "
+                f"{', '.join(map(str, divisors))}"
+            )
+        position = getattr(model, "position", "none")
+        if position not in ("learned", "sinusoidal", "none"):
+            raise ValueError(
+                f"model.position = '{position}' orders tokens in a line, and patches lie in a plane; choose "
+                "'sinusoidal', 'learned' or 'none'"
+            )
+        for name, plain in (("window", None), ("position_width", None), ("word_dropout", 0.0)):
+            if getattr(model, name, plain) != plain:
+                raise ValueError(f"model.{name} is for tokens of a text; remove it")
 
 
 class Tagging(TaskSection):

@@ -20,6 +20,7 @@ from regard.predict import (
     Chatbot,
     DualEncoderRetriever,
     FusedRetriever,
+    ImageClassifier,
     KnowledgeBase,
     MaskFiller,
     ReplyRanker,
@@ -34,6 +35,7 @@ from regard.run_files import WEIGHTS
 from regard.run_path import find_run
 from regard.tasks.chat import ChatTask
 from regard.tasks.classification import ClassificationTask
+from regard.tasks.image_classification import ImageClassificationTask
 from regard.tasks.language_model import LanguageModelTask
 from regard.tasks.masked_language_model import MaskedLanguageModelTask
 from regard.tasks.retrieval import RetrievalTask
@@ -52,6 +54,7 @@ __all__ = [
     "load_chatbot",
     "load_classifier",
     "load_generator",
+    "load_image_classifier",
     "load_mask_filler",
     "load_reply_ranker",
     "load_retriever",
@@ -73,6 +76,8 @@ def make_task(recipe: Recipe) -> Task:
             return MaskedLanguageModelTask(recipe) if recipe.is_masked else LanguageModelTask(recipe)
         case "classification":
             return ClassificationTask(recipe)
+        case "image_classification":
+            return ImageClassificationTask(recipe)
         case "tagging":
             return TaggingTask(recipe)
         case "chat":
@@ -134,6 +139,11 @@ def load_mask_filler(path: str | Path, device: str = "auto", precision: str = "a
 def load_classifier(path: str | Path, device: str = "auto", precision: str = "auto") -> TextClassifier:
     """Open a trained run as a text classifier; a run of another task raises a ValueError."""
     return _load_as(TextClassifier, "task = 'classification'", path, device, precision)
+
+
+def load_image_classifier(path: str | Path, device: str = "auto", precision: str = "auto") -> ImageClassifier:
+    """Open a trained run as a classifier of pictures; a run of another task raises a ValueError."""
+    return _load_as(ImageClassifier, "task = 'image_classification'", path, device, precision)
 
 
 def load_chatbot(path: str | Path, device: str = "auto", precision: str = "auto") -> Chatbot:

@@ -1,7 +1,12 @@
-"""Classification: a text or a document in, a label or several labels out."""
+"""Classification: a text or a document in, a label or several labels out.
+
+`ImageClassificationTask` shares losses, class weights and metrics. It is a task of its own, because a task has one set
+of fields, from which recipes are checked and corpora are read.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +23,7 @@ from regard.data.store import Store
 from regard.models.build import build_classifier
 from regard.models.classifier import Classifier
 from regard.nn.ragged import Ragged
-from regard.predict.classifier import ClassifiedText, TextClassifier, classifier_inputs
+from regard.predict.classifier import Classified, TextClassifier, classifier_inputs
 from regard.recipe import Corpus, FieldKind, Filter, Han
 from regard.score.classification import Label, accuracy, correct, expected_calibration_error, macro_f1
 from regard.score.metric import Score
@@ -29,22 +34,28 @@ SENTENCE_LENGTH = 20  # tokens of a sentence, to count the operations of a hiera
 
 
 @dataclass(frozen=True, eq=False)
-class ClassificationBatch(Batch):
-    """Texts with their labels."""
+class LabelledBatch(Batch):
+    """Texts or pictures with their labels."""
 
-    tokens: Ragged = sequences()
-    """Token ids of each text, between `<s>` and `</s>`; those of a document without symbols."""
     labels: Ragged = sequences(fill=0)
-    """Class numbers of each text: one, or any number if a text may have several labels."""
+    """Class numbers of each example: one, or any number if it may have several labels."""
     counted_B: Float[Tensor, " B"] = per_sequence(fill=0.0)
-    """1 for a text, and 0 for what fills up the batch."""
+    """1 for an example, and 0 for what fills up the batch."""
     index_B: Int64[Tensor, " B"] = example_index()
     """Numbers of the examples."""
 
     @property
     def units(self) -> int:
-        """The number of texts."""
+        """The number of examples."""
         return int(self.counted_B.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class ClassificationBatch(LabelledBatch):
+    """Texts with their labels."""
+
+    tokens: Ragged = sequences()
+    """Token ids of each text, between `<s>` and `</s>`; those of a document without symbols."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,8 +73,23 @@ class ClassificationTask(Task):
     @property
     def kinds(self) -> Mapping[str, FieldKind]:
         """Texts, or documents for a hierarchical model; one label, or several."""
-        several = self.recipe.classification.several
-        return {"text": "document" if self._hierarchical else "text", "label": "labels" if several else "label"}
+        label: FieldKind = "labels" if self.several else "label"
+        return {"text": "document" if self._hierarchical else "text", "label": label}
+
+    @property
+    def input(self) -> str:
+        """The name of the field that is classified."""
+        return "text"
+
+    @property
+    def several(self) -> bool:
+        """Whether an example may have several labels."""
+        return self.recipe.classification.several
+
+    @property
+    def weights(self) -> str:
+        """How the classes are weighted in the loss: `equal` or `balanced`."""
+        return self.recipe.classification.weights
 
     @property
     def unit(self) -> str:
@@ -76,7 +102,7 @@ class ClassificationTask(Task):
         return tuple(name for name in self.recipe.data.drop if name in ("empty", "duplicate"))
 
     @property
-    def cut_at(self) -> int:
+    def cut_at(self) -> int | None:
         """Texts are cut at their end to this many tokens."""
         return self.recipe.data.longest
 
@@ -87,20 +113,18 @@ class ClassificationTask(Task):
 
     def sequence_lengths(self, lengths: Mapping[str, Lengths]) -> tuple[Numbers, ...]:
         """Return the tokens that are left of each text, with two symbols; and its number of labels, if it varies."""
-        text = np.minimum(lengths["text"], self.cut_at) + np.int64(0 if self._hierarchical else 2)
+        text = np.minimum(lengths["text"], self.recipe.data.longest) + np.int64(0 if self._hierarchical else 2)
         # A document without sentences has no tokens, but a batch must not hold any number of them.
         text = np.maximum(text, 1)
-        return (text, lengths["label"].astype(np.int64)) if self.recipe.classification.several else (text,)
+        return (text, lengths["label"].astype(np.int64)) if self.several else (text,)
 
-    def collate(self, rows: Mapping[str, Rows], index: Numbers) -> ClassificationBatch:
+    def collate(self, rows: Mapping[str, Rows], index: Numbers) -> LabelledBatch:
         """Cut long texts, and add the symbols that the encoder expects."""
-        tokens, sizes = classifier_inputs(rows["text"], self._hierarchical, self.cut_at)
-        labels, counted_B = rows["label"].to_ragged(), torch.ones(len(index))
-        if sizes is None:
-            return ClassificationBatch(tokens, labels, counted_B, torch.from_numpy(index))
-        return DocumentBatch(tokens, labels, counted_B, torch.from_numpy(index), sizes)
+        tokens, sizes = classifier_inputs(rows["text"], self._hierarchical, self.recipe.data.longest)
+        labels = rows["label"].to_ragged(), torch.ones(len(index)), torch.from_numpy(index)
+        return ClassificationBatch(*labels, tokens) if sizes is None else DocumentBatch(*labels, tokens, sizes)
 
-    def build(self, sizes: Mapping[str, int]) -> Classifier:
+    def build(self, sizes: Mapping[str, int]) -> nn.Module:
         """Build a classifier with the encoder of the recipe's family."""
         return build_classifier(self.recipe.model, sizes["text"], sizes["label"], self.recipe.classification)
 
@@ -111,18 +135,25 @@ class ClassificationTask(Task):
         of the class, so that the mean weight of a text is 1. With several, texts that have label c count
         (n - n_c) / n_c times as much for it as the others.
         """
-        if self.recipe.classification.weights == "equal":
+        if self.weights == "equal":
             return
-        assert isinstance(model, Classifier)
-        classes, texts = len(model.class_weights_V), 0.0
+        weights_V = model.get_buffer("class_weights_V")
+        classes, texts = len(weights_V), 0.0
         counts = np.zeros(classes)
         for corpus, store in zip(self.recipe.data.train, stores, strict=True):
             assert isinstance(store, Store), "the recipe allows no blocks in classification"
             counts += corpus.weight * np.bincount(store.fields["label"].ids, minlength=classes)
             texts += corpus.weight * len(store)
         present = np.maximum(counts, 1e-9)
-        weights = (texts - counts) / present if self.recipe.classification.several else texts / (classes * present)
-        model.class_weights_V.copy_(torch.from_numpy(np.where(counts > 0, weights, 1.0)))
+        weights = (texts - counts) / present if self.several else texts / (classes * present)
+        weights_V.copy_(torch.from_numpy(np.where(counts > 0, weights, 1.0)))
+
+    def logits(self, model: nn.Module, batch: LabelledBatch) -> Float[Tensor, "B V"]:
+        """Return the logits of a batch."""
+        assert isinstance(model, Classifier)
+        assert isinstance(batch, ClassificationBatch)
+        logits_BV: Tensor = model(batch.tokens, batch.sizes if isinstance(batch, DocumentBatch) else None)
+        return logits_BV
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return the cross-entropy with label smoothing and class weights, and with R-Drop if the recipe asks for it.
@@ -130,14 +161,13 @@ class ClassificationTask(Task):
         With several labels it is the binary cross-entropy, summed over the classes. R-Drop (Liang et al. 2021, eq. 4)
         is halved, so that it is on the scale of one pass.
         """
-        assert isinstance(model, Classifier)
-        assert isinstance(batch, ClassificationBatch)
-        settings, weights_V = self.recipe.train, model.class_weights_V
-        first_BV = _logits(model, batch)
+        assert isinstance(batch, LabelledBatch)
+        settings, weights_V = self.recipe.train, model.get_buffer("class_weights_V")
+        first_BV = self.logits(model, batch)
         loss = (self._losses(first_BV, batch, settings.smoothing, weights_V) * batch.counted_B).sum()
         if not settings.rdrop:
             return loss
-        second_BV = _logits(model, batch)
+        second_BV = self.logits(model, batch)
         loss = loss + (self._losses(second_BV, batch, settings.smoothing, weights_V) * batch.counted_B).sum()
         p_BV, q_BV = self._probabilities(first_BV), self._probabilities(second_BV)
         # KL(p ‖ q) + KL(q ‖ p) in one sum, for a softmax as for independent labels: log-partitions cancel.
@@ -146,12 +176,11 @@ class ClassificationTask(Task):
 
     def evaluate(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return the summed cross-entropy without smoothing and weights, and the number of correct texts."""
-        assert isinstance(model, Classifier)
-        assert isinstance(batch, ClassificationBatch)
+        assert isinstance(batch, LabelledBatch)
         with torch.no_grad():
-            logits_BV = _logits(model, batch)
-            losses_B = self._losses(logits_BV, batch, 0.0, torch.ones_like(model.class_weights_V))
-            if self.recipe.classification.several:
+            logits_BV = self.logits(model, batch)
+            losses_B = self._losses(logits_BV, batch, 0.0, torch.ones_like(model.get_buffer("class_weights_V")))
+            if self.several:
                 right_B = ((logits_BV >= 0) == _targets(batch.labels, logits_BV).bool()).all(-1)
             else:
                 right_B = logits_BV.argmax(-1) == _single_label(batch.labels)
@@ -193,7 +222,7 @@ class ClassificationTask(Task):
         error = expected_calibration_error(confidences, correct(labels, predictions))
         return accuracy(labels, predictions), macro_f1(labels, predictions), error
 
-    def predictor(self, bundle: Bundle, precision: str = "auto") -> TextClassifier:
+    def predictor(self, bundle: Bundle, precision: str = "auto") -> Any:
         """Return a text classifier."""
         return TextClassifier.from_bundle(bundle, precision)
 
@@ -202,12 +231,12 @@ class ClassificationTask(Task):
         return isinstance(self.recipe.model, Han)
 
     def _losses(
-        self, logits_BV: Tensor, batch: ClassificationBatch, smoothing: float, weights_V: Tensor
+        self, logits_BV: Tensor, batch: LabelledBatch, smoothing: float, weights_V: Tensor
     ) -> Float[Tensor, " B"]:
         """Return the loss of each text, in float32 at least."""
         logits_BV = logits_BV.to(torch.promote_types(logits_BV.dtype, torch.float32))
         weights_V = weights_V.to(logits_BV.dtype)
-        if self.recipe.classification.several:
+        if self.several:
             targets_BV = _targets(batch.labels, logits_BV) * (1 - smoothing) + smoothing / 2
             losses_BV = functional.binary_cross_entropy_with_logits(
                 logits_BV, targets_BV, pos_weight=weights_V, reduction="none"
@@ -221,7 +250,7 @@ class ClassificationTask(Task):
     def _probabilities(self, logits_BV: Tensor) -> Tensor:
         """Return the probabilities of the classes."""
         logits_BV = logits_BV.to(torch.promote_types(logits_BV.dtype, torch.float32))
-        return logits_BV.sigmoid() if self.recipe.classification.several else logits_BV.softmax(-1)
+        return logits_BV.sigmoid() if self.several else logits_BV.softmax(-1)
 
     def _texts(self, store: Store | Blocks, fields: Fields, count: int) -> tuple[list[str], list[Label]]:
         """Return `count` texts and the labels of each; a smaller count gives a prefix of a larger one."""
@@ -230,31 +259,28 @@ class ClassificationTask(Task):
         assert isinstance(field, LabelField)
         order = np.random.default_rng(0).permutation(len(store)) if count < len(store) else np.arange(len(store))
         columns = store.text(order[:count])
-        return columns["text"], [tuple(field.split(value)) for value in columns["label"]]
+        return columns[self.input], [tuple(field.split(value)) for value in columns["label"]]
+
+    def classify(self, model: nn.Module, fields: Fields, texts: Sequence[str]) -> Sequence[Classified]:
+        """Classify texts with the model as it is now."""
+        assert isinstance(model, Classifier)
+        text, label = fields["text"], fields["label"]
+        assert isinstance(text, TextField)
+        assert isinstance(label, LabelField)
+        return TextClassifier(model, text, label, self.recipe.data.longest).classify(texts)
 
     def _classify(
         self, model: nn.Module, fields: Fields, texts: Sequence[str], group: ProcessGroup
     ) -> tuple[list[Label], list[float]]:
         """Classify texts, each process its share; return all predictions and their probabilities on every process."""
-        assert isinstance(model, Classifier)
-        text, label = fields["text"], fields["label"]
-        assert isinstance(text, TextField)
-        assert isinstance(label, LabelField)
-        classifier = TextClassifier(model, text, label, self.cut_at)
-        part = classifier.classify(texts[group.rank :: group.world_size])
+        part = self.classify(model, fields, texts[group.rank :: group.world_size])
         gathered = [line.split("\t") for line in group.gather_strided(list(map(_as_line, part)))]
         return [tuple(labels) for _, *labels in gathered], [float(confidence) for confidence, *_ in gathered]
 
 
-def _as_line(result: ClassifiedText) -> str:
+def _as_line(result: Classified) -> str:
     """Return a prediction as a string: its probability, then its labels, which contain no tabs."""
     return "\t".join([repr(result.probability), *result.labels])
-
-
-def _logits(model: Classifier, batch: ClassificationBatch) -> Float[Tensor, "B V"]:
-    """Return the logits of a batch."""
-    logits_BV: Tensor = model(batch.tokens, batch.sizes if isinstance(batch, DocumentBatch) else None)
-    return logits_BV
 
 
 def _single_label(labels: Ragged) -> Int64[Tensor, " B"]:

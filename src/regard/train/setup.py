@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from regard.bundle import check_memory
 from regard.data.batching import Feed, longest_sequence
 from regard.data.blocks import Blocks
-from regard.data.fields import TextField
+from regard.data.fields import TextField, text_names
 from regard.data.plan import Shard
 from regard.data.pool import SubwordSampling
 from regard.data.prepare import Prepared
@@ -138,9 +138,9 @@ def build_setup(
         _check_positions(model, task, f"data.{name}", [store for store in stores if store is not None])
     # All processes initialise the same weights. From here on each draws its own random numbers.
     torch.manual_seed(recipe.seed * 1_000_003 + group.rank)
-    tokenizers = prepared.fields.tokenizers
-    on_cpu = group.device.type == "cpu"
-    sampler = LocalSampler(tokenizers) if on_cpu else SubprocessSampler(prepared.run, tuple(tokenizers))
+    tokenizers = prepared.fields.tokenizers if text_names(task.kinds) else {}
+    is_local = group.device.type == "cpu" or not tokenizers
+    sampler = LocalSampler(tokenizers) if is_local else SubprocessSampler(prepared.run, tuple(tokenizers))
     optimisers = build_optimisers(model, resolve(recipe, settings.steps or MAX_STEPS))
     return TrainingSetup(
         recipe, task, run, group, prepared, valid, test, model, module, optimisers, average, evaluation_copy, sampler

@@ -154,13 +154,13 @@ def check_start(recipe: Recipe, task: Task, run: Path | None = None) -> None:
 
 
 def inherited_fields(recipe: Recipe, task: Task, run: Path | None = None) -> Fields | None:
-    """Return the vocabularies that a recipe takes over, with the symbols it adds; None if it learns its own.
+    """Return the vocabularies that a recipe takes over, with the symbols it adds; None if it takes over none.
 
     The classes of labels are never taken over from another run. A text field that the other run does not have gets the
     vocabulary of the other run's encoder.
     """
     settings = recipe.train
-    if not settings.start or settings.vocabulary == "new":
+    if not settings.start or settings.vocabulary == "new" or not text_names(task.kinds):
         return None
     folder = _vocabulary_folder(settings.start, run)
     if folder != settings.start:
