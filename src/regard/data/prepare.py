@@ -26,15 +26,18 @@ from regard.data.fields import (
     Field,
     Fields,
     ImageField,
+    SeriesField,
     TextField,
     learn_fields,
     load_fields,
     text_lengths,
 )
 from regard.data.rows import Lengths
+from regard.data.series import corpus_series, part_rows
 from regard.data.store import Store
+from regard.data.windows import Windows
 from regard.files import write_atomically
-from regard.recipe import Corpus, FieldKind, Filter, ImageSettings, Recipe, dump
+from regard.recipe import SERIES_CORPORA, Corpus, FieldKind, Filter, ImageSettings, Recipe, SeasonalCorpus, SeriesCorpus, dump
 from regard.run_files import RECIPE
 
 _log = logging.getLogger("regard")
@@ -255,6 +258,8 @@ def _evaluation_data(recipe: Recipe, task: DataTask, corpus: Corpus, fields: Fie
     )
     if data.block is not None:
         return EvaluationData(corpus, Blocks(store, data.block), None, ())
+    if isinstance(corpus, SERIES_CORPORA):
+        return EvaluationData(corpus, _windows(recipe, corpus, store), None, ())
     if not limited or "long" not in task.filters:
         return EvaluationData(corpus, store, None, ())
     texts = [_stored_lengths(store, name, field) for name, field in fields.items() if field.kind in _LIMITED]
@@ -300,7 +305,18 @@ def _store(
         progress=lambda records: progress(stage, records),
         workers=workers,
     )
+    if isinstance(corpus, SERIES_CORPORA):
+        return _windows(recipe, corpus, store)
     return store if data.block is None else Blocks(store, data.block, data.stride)
+
+
+def _windows(recipe: Recipe, corpus: SeriesCorpus | SeasonalCorpus, store: Store) -> Windows:
+    """Return the windows of the part of a series that a corpus is about."""
+    settings, series = recipe.forecasting, corpus_series(corpus, Path(recipe.data.root), recipe.seed)
+    try:
+        return Windows(store, *part_rows(corpus.part, series), settings.lookback, settings.horizon)
+    except ValueError as error:
+        raise ValueError(f"{corpus_name(corpus)}: {error}") from None
 
 
 def _vocabularies(
@@ -315,6 +331,7 @@ def _vocabularies(
         "text": recipe.text.model_dump(exclude={"sampling"}),
         "corpora": [identity(corpus, reader, cache) for corpus in recipe.data.train],
         "seed": recipe.seed,
+        "parts": [corpus.part for corpus in recipe.data.train if isinstance(corpus, SERIES_CORPORA)],
         **({} if texts is None else {"tokenizers": texts.tokenizers.fingerprint}),
     }
     name = hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
@@ -324,10 +341,24 @@ def _vocabularies(
             return fields
         shutil.rmtree(folder, ignore_errors=True)
         tokenizers = None if texts is None else texts.tokenizers
-        learned = learn_fields(task.kinds, _records(recipe, reader, progress), recipe, task.multiline, tokenizers)
+        if "series" in task.kinds.values():
+            learned = _learn_series(recipe, task)
+        else:
+            learned = learn_fields(task.kinds, _records(recipe, reader, progress), recipe, task.multiline, tokenizers)
         with atomic_folder(folder) as scratch:
             learned.save(scratch)
         return load_fields(folder, task.kinds, recipe.image)
+
+
+def _learn_series(recipe: Recipe, task: DataTask) -> Fields:
+    """Return the field of a task with a series, scaled by the training parts."""
+    (name,) = task.kinds
+    parts = []
+    for corpus in recipe.data.train:
+        assert isinstance(corpus, SERIES_CORPORA), "the recipe checks this"
+        series = corpus_series(corpus, Path(recipe.data.root), recipe.seed)
+        parts.append((series, *part_rows(corpus.part, series)))
+    return Fields({name: SeriesField.learn(parts)})
 
 
 def _cached_vocabularies(folder: Path, task: DataTask, images: ImageSettings) -> Fields | None:
@@ -361,4 +392,4 @@ def _size(field: Field) -> str:
     if isinstance(field, ImageField):
         channels, height, width = field.shape
         return f"{height} x {width}, {'colour' if channels == 3 else 'grey'}"
-    return f"{len(field):,} entries"
+    return f"{len(field):,} columns" if isinstance(field, SeriesField) else f"{len(field):,} entries"

@@ -5,6 +5,8 @@ from regard.predict.alignment import AlignmentHead
 from regard.predict.chat_attention import AttendedTurn, ReplyAttention, reply_attention
 from regard.predict.chatbot import Chatbot, Reply
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
+from regard.predict.forecast_attention import PastAttention
+from regard.predict.forecaster import Forecast, Forecaster
 from regard.predict.mask_filler import FilledText, MaskCandidate, MaskFiller, PseudoPerplexity
 from regard.predict.segments import TranslationRequest
 from regard.predict.surprisal import WordSurprisal, word_surprisals
@@ -20,9 +22,12 @@ __all__ = [
     "Chatbot",
     "ClassifiedText",
     "FilledText",
+    "Forecast",
+    "Forecaster",
     "GeneratedText",
     "MaskCandidate",
     "MaskFiller",
+    "PastAttention",
     "PseudoPerplexity",
     "Reply",
     "ReplyAttention",

@@ -16,9 +16,11 @@ from regard.recipe.data import (
     TsvCorpus,
 )
 from regard.recipe.decode import Decode
+from regard.recipe.forecasters import DLinear, InvertedTransformer, LstmAttention, NLinear, PatchTransformer
 from regard.recipe.images import IMAGE_CORPORA, DigitsCorpus, ImagesCorpus, ImageSettings, ScenesCorpus
 from regard.recipe.load import dump, load, parse, render, shipped_recipe, shipped_recipes
 from regard.recipe.model import Bahdanau, ConvS2S, Han, Luong, Model, Rnn, Sutskever, Transformer
+from regard.recipe.series import SERIES_CORPORA, SeasonalCorpus, SeriesCorpus
 from regard.recipe.settings import Recipe, Text, Train
 from regard.recipe.starter import starter
 from regard.recipe.tasks import (
@@ -30,6 +32,7 @@ from regard.recipe.tasks import (
     Chatting,
     Classification,
     FieldKind,
+    Forecasting,
     LanguageModelling,
     Tagging,
 )
@@ -39,6 +42,7 @@ __all__ = [
     "IMAGE_CORPORA",
     "MASK",
     "ME",
+    "SERIES_CORPORA",
     "TASK_FIELDS",
     "YOU",
     "Bahdanau",
@@ -48,6 +52,7 @@ __all__ = [
     "ConlluCorpus",
     "ConvS2S",
     "Corpus",
+    "DLinear",
     "Data",
     "Decode",
     "DialogueCorpus",
@@ -55,17 +60,24 @@ __all__ = [
     "DocumentsCorpus",
     "FieldKind",
     "Filter",
+    "Forecasting",
     "Han",
     "ImageSettings",
     "ImagesCorpus",
+    "InvertedTransformer",
     "JsonlCorpus",
     "LanguageModelling",
+    "LstmAttention",
     "Luong",
     "Model",
+    "NLinear",
+    "PatchTransformer",
     "PhrasebookCorpus",
     "Recipe",
     "Rnn",
     "ScenesCorpus",
+    "SeasonalCorpus",
+    "SeriesCorpus",
     "Setting",
     "SmallTalkCorpus",
     "Sutskever",

@@ -10,6 +10,7 @@ from typing import Literal
 from torch.random import fork_rng
 
 from regard.data.batching import Feed
+from regard.data.fields import TextField
 from regard.data.prepare import Prepared, ProgressCallback, prepare, write_run_files
 from regard.nn.cost import count_parameters
 from regard.recipe import Recipe
@@ -200,7 +201,9 @@ def _save_and_validate(
 
 def _restore_run_files(setup: TrainingSetup) -> Iterator[Event]:
     """Write recipe and vocabularies again if the folder was removed: weights are of no use without them."""
-    if setup.group.is_main and not ((setup.run / RECIPE).is_file() and (setup.run / TOKENIZER).is_dir()):
+    has_texts = any(isinstance(field, TextField) for field in setup.prepared.fields.values())
+    files = (setup.run / RECIPE).is_file() and ((setup.run / TOKENIZER).is_dir() or not has_texts)
+    if setup.group.is_main and not files:
         write_run_files(setup.recipe, setup.prepared)
         yield Noticed(f"{setup.run} was removed during training; its recipe and vocabularies are written again")
 

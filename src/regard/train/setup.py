@@ -138,9 +138,11 @@ def build_setup(
         _check_positions(model, task, f"data.{name}", [store for store in stores if store is not None])
     # All processes initialise the same weights. From here on each draws its own random numbers.
     torch.manual_seed(recipe.seed * 1_000_003 + group.rank)
-    tokenizers = prepared.fields.tokenizers
-    on_cpu = group.device.type == "cpu"
-    sampler = LocalSampler(tokenizers) if on_cpu else SubprocessSampler(prepared.run, tuple(tokenizers))
+    texts = [name for name, field in prepared.fields.items() if isinstance(field, TextField)]
+    if group.device.type == "cpu" or not texts:
+        sampler: BlockSampler = LocalSampler(prepared.fields.tokenizers if texts else {})
+    else:
+        sampler = SubprocessSampler(prepared.run, texts)
     optimisers = build_optimisers(model, resolve(recipe, settings.steps or MAX_STEPS))
     return TrainingSetup(
         recipe, task, run, group, prepared, valid, test, model, module, optimisers, average, evaluation_copy, sampler

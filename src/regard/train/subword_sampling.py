@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.text import Tokenizers
+from regard.text import Tokenizer, Tokenizers
 
 if TYPE_CHECKING:  # a sampling process does without torch
     from regard.data.fields import TextField
@@ -53,7 +53,7 @@ class BlockSampler(Protocol):
 class LocalSampler:
     """Segments blocks in this process."""
 
-    def __init__(self, tokenizers: Tokenizers) -> None:
+    def __init__(self, tokenizers: Mapping[str, Tokenizer]) -> None:
         """Segment with these tokenizers, by field."""
         self.tokenizers = tokenizers
 
