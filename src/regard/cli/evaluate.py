@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.evaluate_forecasts import evaluate_forecasts
 from regard.cli.evaluate_labels import evaluate_labels
 from regard.cli.evaluate_tags import evaluate_tags
 from regard.cli.flags import Device, Dtype, Quantize, Run, given, precision_of, with_options
@@ -84,7 +85,7 @@ def evaluate(
     quantize: Quantize = None,
     **options: Any,
 ) -> None:
-    """Translate, classify or tag a test set, and score the predictions, also compared with another system.
+    """Translate, classify, tag or forecast a test set, and score the predictions, also compared with another system.
 
     \b
     regard evaluate runs/phrasebook
@@ -93,13 +94,20 @@ def evaluate(
     regard evaluate runs/phrasebook --source test.en --reference test.de --against out.de --json
     regard evaluate runs/20news --against runs/other --figure confusion.pdf
     regard evaluate runs/20news --source texts.txt --reference labels.txt
+    regard evaluate runs/etth1
 
     Translations are scored as a whole and by source length. For a classifier it prints accuracy, macro F1, calibration
     error and the scores of each class; for a tagger accuracy, also of words unseen in training, and the scores of each
-    tag. Without files it uses the test set of the recipe or, if there is none, the validation set.
+    tag; for a forecaster the errors by step and column, beside those of baselines. Without files
+    it uses the test set of the recipe or, if there is none, the validation set.
     """
     task = _task_of(run)
     only_translations = {"--metric": metric, "--tokenize": tokenize != "13a", "--quantize": quantize, **given(options)}
+    if task == "forecasting":
+        given_files = {"--source": source, "--reference": reference, "--figure": figure, "--against": against}
+        _refuse({**only_translations, **given_files}, "a forecaster")
+        evaluate_forecasts(run, output, as_json, device, dtype)
+        return
     if task == "tagging":
         _refuse({**only_translations, "--against": against}, "a tagger")
         evaluate_tags(run, source, reference or [], output, figure, as_json, device, dtype)

@@ -11,11 +11,11 @@ _CONTENT, _STYLE = "Content", "Style"
 
 Text = Annotated[
     str,
-    typer.Argument(metavar="TEXT", help="Sentence, prompt, text or document; positions and curves do not need one."),
+    typer.Argument(metavar="TEXT", help="Sentence, prompt, text, document or table; positions and curves need none."),
 ]
 Out = Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Output file: .pdf, .svg or .png.")]
 Kind = Annotated[
-    str, typer.Option(help="alignment, lines, heads, positions, beam, document, surprisal, tags or curves.")
+    str, typer.Option(help="alignment, lines, heads, positions, beam, document, surprisal, tags, forecast or curves.")
 ]
 Target = Annotated[
     str | None,
@@ -78,7 +78,7 @@ def figure(
     dpi: Dpi = 200,
     device: Device = "auto",
 ) -> None:
-    """Draw attention weights, a beam search tree, surprisals, tags, position encodings or learning curves.
+    """Draw attention, a beam search tree, surprisals, tags, a forecast, position encodings or learning curves.
 
     \b
     regard figure runs/phrasebook "I can go alone" -o alignment.pdf
@@ -90,6 +90,7 @@ def figure(
     regard figure runs/shakespeare "To be" --kind heads -o heads.pdf
     regard figure runs/shakespeare "To be, or not to be" --kind surprisal -o surprisal.pdf
     regard figure runs/tags "Der Hund ist alt" --kind tags -o tags.pdf
+    regard figure runs/etth1 ETTh1.csv --kind forecast -o forecast.pdf
     regard figure runs/documents "The soup was good. It rained." --kind document -o document.pdf
 
     Layers and heads count from 1, as in the figures.

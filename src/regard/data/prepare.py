@@ -37,7 +37,17 @@ from regard.data.series import corpus_series, part_rows
 from regard.data.store import Store
 from regard.data.windows import Windows
 from regard.files import write_atomically
-from regard.recipe import SERIES_CORPORA, Corpus, FieldKind, Filter, ImageSettings, Recipe, SeasonalCorpus, SeriesCorpus, dump
+from regard.recipe import (
+    SERIES_CORPORA,
+    Corpus,
+    FieldKind,
+    Filter,
+    ImageSettings,
+    Recipe,
+    SeasonalCorpus,
+    SeriesCorpus,
+    dump,
+)
 from regard.run_files import RECIPE
 
 _log = logging.getLogger("regard")

@@ -33,8 +33,8 @@ class Windows(Store):
         self._records = last - self.start - lookback - horizon + 1
         if self._records < 1:
             raise ValueError(
-                f"rows {first:,} to {last:,} are too few: a window has {lookback} rows of the past and {horizon} of the "
-                "future; name a longer part, or lower forecasting.lookback or forecasting.horizon"
+                f"rows {first:,} to {last:,} are too few: a window has {lookback} rows of the past and {horizon} of "
+                "the future; name a longer part, or lower forecasting.lookback or forecasting.horizon"
             )
         self.columns = store.longest[FIELD]
         size = (lookback + horizon) * self.columns

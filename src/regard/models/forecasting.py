@@ -191,7 +191,7 @@ class LstmForecaster(nn.Module):
 
     def forward(self, x_BTC: Float[Tensor, "B T C"]) -> Float[Tensor, "B H C O"]:
         """Return the future of each column; the weights over patches pass the tap `weights`."""
-        windows, steps, columns = x_BTC.shape
+        windows, steps, _ = x_BTC.shape
         patches = x_BTC[:, steps - self.patches * self.patch :].reshape(windows * self.patches, -1)
         x_ND = self.drop(self.embedding(patches))
         layout = _equal_layout(windows, self.patches, x_BTC.device)
@@ -318,7 +318,9 @@ def build_forecasting_model(settings: recipe.Model, task: recipe.Forecasting, co
         case recipe.DLinear():
             return ForecastingModel(DLinearForecaster(settings, task), None, columns)
         case _:
-            raise ValueError(f"kind = '{settings.kind}' does not forecast; choose patch, inverted, lstm or a linear one")
+            raise ValueError(
+                f"kind = '{settings.kind}' does not forecast; choose patch, inverted, lstm or a linear one"
+            )
     norm = None if settings.normalise == "none" else InstanceNorm(columns, settings.normalise == "affine")
     return ForecastingModel(family, norm, columns)
 

@@ -9,6 +9,7 @@ from regard.plot.confusion import confusion
 from regard.plot.curves import CurvePanel, Series, curves, growth, lengths
 from regard.plot.document import document
 from regard.plot.fonts import right_to_left, subword_labels
+from regard.plot.forecast import ForecastPanel, forecast
 from regard.plot.lines import lines
 from regard.plot.maps import GoldLinks, HeadNumbers, alignment, heads, positions
 from regard.plot.save import FORMATS, render, save
@@ -18,6 +19,7 @@ __all__ = [
     "FORMATS",
     "BeamNode",
     "CurvePanel",
+    "ForecastPanel",
     "GoldLinks",
     "HeadNumbers",
     "Series",
@@ -26,6 +28,7 @@ __all__ = [
     "confusion",
     "curves",
     "document",
+    "forecast",
     "growth",
     "heads",
     "lengths",

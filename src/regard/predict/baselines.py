@@ -146,7 +146,11 @@ def fit_linear(
     """
     fitted = _Moments.of(training, lookback, horizon, relative)
     checked = None if valid is None else _Moments.of([valid], lookback, horizon, relative)
-    features = np.eye(lookback) if not kernel else np.vstack([average := _moving_average(lookback, kernel), np.eye(lookback) - average])
+    features = (
+        np.eye(lookback)
+        if not kernel
+        else np.vstack([average := _moving_average(lookback, kernel), np.eye(lookback) - average])
+    )
     solutions = [_ridge(fitted, features, penalty) for penalty in penalties]
     best = 0 if checked is None else int(np.argmin([checked.squared_error(solution) for solution in solutions]))
     solution = solutions[best]

@@ -7,7 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.data.fields import SeriesField
+from regard.data.build import build_store
+from regard.data.cache import cache_folder
+from regard.data.fields import Fields, SeriesField
 from regard.data.series import corpus_series, part_rows
 from regard.data.windows import FIELD, Windows
 from regard.models.forecasting import ForecastingModel
@@ -79,3 +81,19 @@ def _batches(windows: Windows) -> Iterator[tuple[NDArray[np.float32], NDArray[np
         rows = windows.gather(np.arange(start, min(start + BATCH, len(windows))))[FIELD]
         values = rows.ids.reshape(len(rows), -1, windows.columns)
         yield values[:, : windows.lookback], values[:, windows.lookback :]
+
+
+def open_windows(recipe: Recipe, field: SeriesField) -> tuple[str, Windows]:
+    """Return the name and the windows of a recipe's test part, or of its validation part if it has no other.
+
+    Raises:
+        ValueError: If the recipe has neither.
+    """
+    corpus = recipe.data.test or recipe.data.valid
+    if corpus is None:
+        raise ValueError("the recipe has neither data.test nor data.valid; train with one of them")
+    assert isinstance(corpus, SERIES_CORPORA), "the recipe checks this"
+    series = corpus_series(corpus, Path(recipe.data.root), recipe.seed)
+    store = build_store(corpus, recipe.data, Fields({FIELD: field}), cache=cache_folder(), drop=(), seed=recipe.seed)
+    settings = recipe.forecasting
+    return series.name, Windows(store, *part_rows(corpus.part, series), settings.lookback, settings.horizon)

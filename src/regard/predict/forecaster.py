@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from regard.bundle import Bundle
 from regard.data.fields import SeriesField
-from regard.data.series import Series, as_series, read_series
+from regard.data.series import TimeSeries, as_series, read_series
 from regard.data.windows import FIELD
-from regard.models.forecasting import ForecastingModel
+from regard.models.forecasting import ForecastingModel, LstmForecaster, PatchForecaster
 from regard.predict.forecast_attention import PastAttention, attention_spans, forecast_with_attention
 from regard.predict.forward_pass import plain_precision
 from regard.recipe import Forecasting
@@ -25,7 +25,7 @@ _log = logging.getLogger("regard")
 
 MOST_STEPS = 1_000_000
 """Maximum horizon of one call."""
-Data = str | Path | Mapping[str, Any] | NDArray[Any]
+SeriesData = str | Path | Mapping[str, Any] | NDArray[Any]
 """The path of a CSV file, columns by name, or an array of rows by columns."""
 
 
@@ -130,11 +130,16 @@ class Forecaster:
         return self.field.columns
 
     @property
+    def attends(self) -> bool:
+        """Whether the model has attention weights over the past."""
+        return isinstance(self.model.family, PatchForecaster | LstmForecaster)
+
+    @property
     def device(self) -> torch.device:
         """The device of the model."""
         return next(self.model.parameters()).device
 
-    def __call__(self, data: Data, *, horizon: int | None = None, attention: bool = False) -> Forecast:
+    def __call__(self, data: SeriesData, *, horizon: int | None = None, attention: bool = False) -> Forecast:
         """Forecast the rows after the last one.
 
         Args:
@@ -157,7 +162,7 @@ class Forecaster:
         dates, past_dates = series.next_dates(steps), series.dates(len(series) - len(past))
         return self._forecast(past, series.date, dates, past_dates, attention)
 
-    def read(self, data: str | Path | Mapping[str, Any]) -> Series:
+    def read(self, data: str | Path | Mapping[str, Any]) -> TimeSeries:
         """Return a table as a series with the columns of the training data."""
         if isinstance(data, Mapping):
             series = as_series(data, self.field.date, self.columns)
@@ -165,7 +170,10 @@ class Forecaster:
             series = read_series(Path(data), self.field.date, self.columns)
         if series.step != self.field.step:
             _log.warning(
-                "%s has steps of %s, and the model was trained on steps of %s", series.name, series.step, self.field.step
+                "%s has steps of %s, and the model was trained on steps of %s",
+                series.name,
+                series.step,
+                self.field.step,
             )
         return series
 

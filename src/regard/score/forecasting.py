@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,4 +93,4 @@ class ForecastErrors:
 def horizon_bands(horizon: int, count: int = BANDS) -> list[tuple[int, int]]:
     """Return ranges of steps that divide a horizon evenly: the first step of each, and its end."""
     edges = np.unique(np.linspace(0, horizon, min(count, horizon) + 1).round().astype(int)).tolist()
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(pairwise(edges))

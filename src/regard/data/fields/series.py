@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.data.rows import Rows
-from regard.data.series import Series, Step
+from regard.data.series import TimeSeries, TimeStep
 from regard.files import read_inside, write_atomically
 from regard.recipe import FieldKind
 
@@ -33,11 +33,11 @@ class SeriesField:
     means: tuple[float, ...]
     scales: tuple[float, ...]
     """Standard deviation of each column; 1 for a constant one."""
-    step: Step
+    step: TimeStep
     """Time from one row to the next."""
 
     @classmethod
-    def learn(cls, parts: Sequence[tuple[Series, int, int]]) -> "SeriesField":
+    def learn(cls, parts: Sequence[tuple[TimeSeries, int, int]]) -> "SeriesField":
         """Return the field of training data, given as series with their first row and the first row after them.
 
         Raises:
@@ -48,7 +48,7 @@ class SeriesField:
             if (series.columns, series.step) != (first.columns, first.step):
                 raise ValueError(
                     f"{series.name} has the columns {', '.join(series.columns)} at steps of {series.step}, and "
-                    f"{first.name} has {', '.join(first.columns)} at steps of {first.step}; train on series with the same"
+                    f"{first.name} has {', '.join(first.columns)} at steps of {first.step}; both must be equal"
                 )
         values = np.concatenate([series.values[begin:end] for series, begin, end in parts])
         means, deviations = values.mean(0), values.std(0)
@@ -108,7 +108,7 @@ class SeriesField:
         try:
             saved = json.loads(read_inside(folder, SERIES, _LONGEST))[name]
             numbers = {key: tuple(float(value) for value in saved[key]) for key in ("means", "scales")}
-            step = Step(str(saved["step"]["unit"]), int(saved["step"]["count"]))  # type: ignore[arg-type]
+            step = TimeStep(str(saved["step"]["unit"]), int(saved["step"]["count"]))  # type: ignore[arg-type]
             field = cls(str(saved["date"]), tuple(map(str, saved["columns"])), **numbers, step=step)
         except FileNotFoundError:
             raise ValueError(f"{path} does not exist; restore it from a copy, or train again") from None

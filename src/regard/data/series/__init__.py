@@ -23,15 +23,15 @@ from regard.data.series.dates import (
     MOST_MISSING,
     DateFormat,
     IrregularDatesError,
-    Step,
     Times,
+    TimeStep,
     find_step,
     parse_dates,
 )
 from regard.data.series.table import Table, make_table, read_table
 from regard.recipe import SeasonalCorpus, SeriesCorpus
 
-__all__ = ["MOST_MISSING", "Series", "Step", "as_series", "corpus_series", "part_rows", "read_series"]
+__all__ = ["MOST_MISSING", "TimeSeries", "TimeStep", "as_series", "corpus_series", "part_rows", "read_series"]
 
 _log = logging.getLogger("regard")
 
@@ -39,7 +39,7 @@ _SEASONAL_START = np.datetime64("2024-01-01T00:00:00")
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class TimeSeries:
     """Numbers over time: one row for each step, without gaps."""
 
     name: str
@@ -50,7 +50,7 @@ class Series:
     times: Times
     values: NDArray[np.float64]
     """One row for each point in time, one column for each name."""
-    step: Step
+    step: TimeStep
     format: DateFormat
     month_end: bool = False
     """Whether all dates are the last day of a month."""
@@ -73,7 +73,7 @@ class Series:
             yield "\t".join(map(repr, row))
 
 
-def read_series(path: Path, date: str = "", columns: Sequence[str] = ()) -> Series:
+def read_series(path: Path, date: str = "", columns: Sequence[str] = ()) -> TimeSeries:
     """Read a series from a CSV file; the last few files are kept in memory.
 
     Args:
@@ -91,12 +91,12 @@ def read_series(path: Path, date: str = "", columns: Sequence[str] = ()) -> Seri
 
 
 @lru_cache(maxsize=4)
-def _read(path: Path, date: str, columns: tuple[str, ...], state: tuple[int, ...]) -> Series:
+def _read(path: Path, date: str, columns: tuple[str, ...], state: tuple[int, ...]) -> TimeSeries:
     """Read a file in a certain state; it is read for the vocabulary, the store and each part of it."""
     return _regular(read_table(path, date, columns))
 
 
-def as_series(data: Mapping[str, Sequence[Any] | NDArray[Any]], date: str, columns: Sequence[str]) -> Series:
+def as_series(data: Mapping[str, Sequence[Any] | NDArray[Any]], date: str, columns: Sequence[str]) -> TimeSeries:
     """Return a series of columns in memory, checked as those of a file.
 
     Example:
@@ -106,7 +106,7 @@ def as_series(data: Mapping[str, Sequence[Any] | NDArray[Any]], date: str, colum
     return _regular(make_table(data, date, columns))
 
 
-def corpus_series(corpus: SeriesCorpus | SeasonalCorpus, root: Path, seed: int = 0) -> Series:
+def corpus_series(corpus: SeriesCorpus | SeasonalCorpus, root: Path, seed: int = 0) -> TimeSeries:
     """Return the series of a corpus: all rows, whatever part of them it is about."""
     if isinstance(corpus, SeriesCorpus):
         return read_series(root.expanduser() / Path(corpus.path).expanduser(), corpus.date, corpus.columns)
@@ -114,15 +114,15 @@ def corpus_series(corpus: SeriesCorpus | SeasonalCorpus, root: Path, seed: int =
 
 
 @lru_cache(maxsize=2)
-def seasonal_series(rows: int, seed: int = 0) -> Series:
+def seasonal_series(rows: int, seed: int = 0) -> TimeSeries:
     """Return the generated series of `regard.data.seasonal` with its dates."""
     columns, values = seasonal_values(rows, seed)
     times = _SEASONAL_START + np.arange(rows).astype("timedelta64[h]").astype("timedelta64[s]")
-    hourly, written = Step("seconds", 3600), DateFormat("%Y-%m-%d %H:%M")
-    return Series("the seasonal series", "date", columns, times, values, hourly, written)
+    hourly, written = TimeStep("seconds", 3600), DateFormat("%Y-%m-%d %H:%M")
+    return TimeSeries("the seasonal series", "date", columns, times, values, hourly, written)
 
 
-def part_rows(part: Sequence[int | float | str], series: Series) -> tuple[int, int]:
+def part_rows(part: Sequence[int | float | str], series: TimeSeries) -> tuple[int, int]:
     """Return the first row of a part of a series, and the first row after it.
 
     Args:
@@ -153,7 +153,7 @@ def part_rows(part: Sequence[int | float | str], series: Series) -> tuple[int, i
     return first, last
 
 
-def _regular(table: Table) -> Series:
+def _regular(table: Table) -> TimeSeries:
     """Return a table as a series: sorted, with interpolated gaps."""
     name, lines = table.name, np.asarray(table.lines)
     where = "line" if name != "the table" else "row"
@@ -194,7 +194,7 @@ def _regular(table: Table) -> Series:
             *(name, len(values) - positions.size, len(values), step, where, lines[gap]),
         )
     filled = _interpolated(name, tuple(table.columns), values, positions)
-    return Series(name, table.date, tuple(table.columns), times, filled, step, written, month_end)
+    return TimeSeries(name, table.date, tuple(table.columns), times, filled, step, written, month_end)
 
 
 def _is_dense(positions: NDArray[np.int64]) -> bool:
@@ -213,7 +213,11 @@ def _interpolated(
             raise _too_many(name, f"cells of the column {column!r}", count, len(positions))
         if count:
             _log.warning(
-                "%s: %d of %d cells of the column %r are empty; they are interpolated", name, count, len(positions), column
+                "%s: %d of %d cells of the column %r are empty; they are interpolated",
+                name,
+                count,
+                len(positions),
+                column,
             )
         known = ~empty[:, number]
         values[:, number] = np.interp(rows, rows[known], values[known, number])

@@ -34,7 +34,7 @@ class IrregularDatesError(ValueError):
 
 
 @dataclass(frozen=True)
-class Step:
+class TimeStep:
     """The time from one row to the next."""
 
     unit: Literal["seconds", "months", "weekdays"]
@@ -137,7 +137,7 @@ def parse_dates(texts: Sequence[str]) -> tuple[Times, DateFormat, list[str]]:
     return parsed[pattern] - shifts, DateFormat(pattern, offsets[-1]), list(dict.fromkeys(offsets))
 
 
-def find_step(times: Times) -> tuple[Step, NDArray[np.int64], bool]:
+def find_step(times: Times) -> tuple[TimeStep, NDArray[np.int64], bool]:
     """Return the step of rising dates, the number of steps from the first date to each, and whether all end a month.
 
     Raises:
@@ -151,13 +151,13 @@ def find_step(times: Times) -> tuple[Step, NDArray[np.int64], bool]:
     if seconds.min() >= 28 * _DAY and (ends or day_of_month.max() - day_of_month.min() <= 3):
         numbers = months.astype(np.int64)
         count = _common(np.diff(numbers), times)
-        return Step("months", count), _positions(numbers - numbers[0], count, times), ends
+        return TimeStep("months", count), _positions(numbers - numbers[0], count, times), ends
     same_clock = bool((seconds % _DAY == 0).all())
     long_enough = same_clock and times.size > _WEEKEND and (days[-1] - days[0]).astype(int) >= 7
     if long_enough and bool(np.is_busday(days).all()) and int(_common(seconds, times)) == _DAY:
-        return Step("weekdays"), np.busday_count(days[0], days).astype(np.int64), False
+        return TimeStep("weekdays"), np.busday_count(days[0], days).astype(np.int64), False
     count = _common(seconds, times)
-    return Step("seconds", count), _positions((times - times[0]).astype(np.int64), count, times), False
+    return TimeStep("seconds", count), _positions((times - times[0]).astype(np.int64), count, times), False
 
 
 def _common(distances: NDArray[np.int64], times: Times) -> int:
@@ -212,6 +212,6 @@ def _parse(text: str, pattern: str) -> datetime | None:
         if pattern.startswith("%Y-%m-%d"):  # many times as fast as strptime
             moment = datetime.fromisoformat(text)
             return moment if moment.strftime(pattern) == text else None
-        return datetime.strptime(text, pattern)  # noqa: DTZ007
+        return datetime.strptime(text, pattern)
     except ValueError:
         return None

@@ -74,7 +74,9 @@ def make_table(data: Mapping[str, Sequence[Any] | NDArray[Any]], date: str, colu
         except (TypeError, ValueError) as error:
             raise ValueError(f"the column {name!r} of the table is not of numbers: {error}") from None
         if numbers[name].shape != (len(dates),):
-            raise ValueError(f"the column {name!r} has the shape {numbers[name].shape}, and there are {len(dates)} dates")
+            raise ValueError(
+                f"the column {name!r} has the shape {numbers[name].shape}, and there are {len(dates)} dates"
+            )
         if np.isinf(numbers[name]).any():
             raise ValueError(f"the column {name!r} has an infinite number; only finite numbers can be forecast")
     return Table("the table", date, dates, numbers, range(1, len(dates) + 1))
@@ -87,8 +89,8 @@ def _read_cells(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
     separator = max(_SEPARATORS, key=first.count)
     if not first.count(separator):
         raise ValueError(
-            f"{path}: its first line, {first[:60]!r}, is one column. Separate columns by commas, semicolons or tabs, and "
-            "name them in the first line."
+            f"{path}: its first line, {first[:60]!r}, is one column. Separate columns by commas, semicolons or tabs, "
+            "and name them in the first line."
         )
     reader = csv.reader(text.splitlines(keepends=True), delimiter=separator, skipinitialspace=True)
     header: list[str] = []
@@ -102,7 +104,9 @@ def _read_cells(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
                 header = [name.strip() for name in row]
                 continue
             if len(row) != len(header):
-                hint = " Quote numbers with decimal commas, or separate columns by semicolons." if separator == "," else ""
+                hint = (
+                    " Quote numbers with decimal commas, or separate columns by semicolons." if separator == "," else ""
+                )
                 raise ValueError(
                     f"{path}, line {reader.line_num}: has {len(row)} cells, and the first line names {len(header)} "
                     f"columns.{hint}"
@@ -157,8 +161,8 @@ def _numbers(path: Path, name: str, cells: list[str], lines: Sequence[int], comm
     if wrong.size:
         row = int(wrong[0])
         raise ValueError(
-            f"{path}, line {lines[row]}: {cells[row]!r} in the column {name!r} is not a finite number. Write numbers such "
-            "as 1234.5, without thousands separators, or leave the cell empty; columns can be chosen by their names."
+            f"{path}, line {lines[row]}: {cells[row]!r} in the column {name!r} is not a finite number. Write numbers "
+            "such as 1234.5, without thousands separators, or leave the cell empty; other columns can be left out."
         )
     return numbers
 
