@@ -166,7 +166,8 @@ class LstmForecaster(nn.Module):
     """An LSTM reads the past of all columns; each column attends to its states for each part of the future.
 
     The past is cut into patches of equal size without overlap, and the oldest steps that fill no patch are not read.
-    The query of a column and a group of future steps is the last state plus a learned vector of both; a key is a state
+    What is attended to is the state plus the input of a patch (a residual connection, Wu et al. 2016, §3.1). The query
+    of a column and a group of future steps is the last state plus a learned vector of both; a key is a state
     plus a learned vector of its position. An autoregressive part, one linear layer for all columns, is added (LSTNet,
     Lai et al. 2018, §3.6), so that attention is left with what is not linear or comes from another column.
     """
@@ -196,7 +197,8 @@ class LstmForecaster(nn.Module):
         x_ND = self.drop(self.embedding(patches))
         layout = _equal_layout(windows, self.patches, x_BTC.device)
         start = self.lstm.initial_state(windows, x_ND)
-        states_BPD = self.lstm.all_states(x_ND, layout, start).view(windows, self.patches, -1)
+        # Without its input beside it, a state says as much about the patches before as about its own.
+        states_BPD = (x_ND + self.lstm.all_states(x_ND, layout, start)).view(windows, self.patches, -1)
         last_BD = states_BPD[:, -1]
         query_BGCD = self.query(last_BD)[:, None, None] + self.targets_GCD
         key_BPD = self.key(states_BPD) + self.positions_PD
