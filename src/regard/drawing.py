@@ -221,7 +221,7 @@ def forecast_figure(
     note = ""
     if seen is not None and seen.pasts:
         first, last = seen.futures[group]
-        note = f"shades: attention weights of the past for steps {first + 1} to {last} of the forecast"
+        note = f"shades: attention weights for steps {first + 1} to {last} of the forecast, relative to the largest"
     return draw_forecast(panels, [*result.past_dates, *result.dates], title=title, note=note)
 
 

@@ -164,9 +164,13 @@ def test_a_recipe_is_frozen() -> None:
         ("data.train=[{kind='phrasebook'}]", "data.train.0.to: missing; Target language"),
         (
             "model.kind=luongs",
-            "must be one of 'transformer', 'sutskever', 'bahdanau', 'luong', 'convs2s', 'rnn', 'han'; did you mean",
+            "must be one of 'transformer', 'sutskever', 'bahdanau', 'luong', 'convs2s', 'rnn', 'han', 'patch', "
+            "'inverted', 'lstm', 'nlinear', 'dlinear'; did you mean",
         ),
-        ("model={kind='luong', heads=7}", "model.heads: no such setting of 'luong'; transformer has it"),
+        (
+            "model={kind='luong', heads=7}",
+            "model.heads: no such setting of 'luong'; transformer and patch and inverted have it",
+        ),
         ("model={kind='luong', layer=7}", "model.layer: no such setting; did you mean model.layers?"),
         ("model={kind='luong', cell='lst'}", "model.cell = 'lst': must be one of lstm, gru; did you mean 'lstm'?"),
         (
