@@ -23,6 +23,9 @@ SMALL_MODEL = {
     "tagging": [
         "model.width=8", "model.embedding=8", "data.train.0.pairs=200", "data.valid.pairs=10", "data.test.pairs=10",
     ],
+    "forecasting": [
+        "model.width=8", "data.train.0.rows=1500", "data.valid.rows=1500", "data.test.rows=1500",
+    ],
 }  # fmt: skip
 
 
@@ -100,3 +103,13 @@ def test_a_tagger_is_scored_by_tag(cache: Path) -> None:
     page = check_report(result, cache / "run", "tags.png", "confusion.png")
     assert "The hardest sentences" in page
     assert "How often each correct tag has each predicted tag" in page
+
+
+def test_a_forecaster_is_compared_with_baselines_and_its_attention_is_judged(cache: Path) -> None:
+    result = run_demo(cache / "run", "forecasting")
+    assert result.exit_code == 0
+    assert re.search(r"seasonal-naive\(\d+\) +\d\.\d{3} +\d\.\d{3}", result.stdout)
+    assert re.search(r"attention is largest at the cause in +\d+\.\d%", result.stdout)
+    page = check_report(result, cache / "run", "forecast.png")
+    assert "Attention, judged" in page
+    assert (cache / "run" / "seasonal.csv").read_text(encoding="utf-8").startswith("date,signal,response,other\n")

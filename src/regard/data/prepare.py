@@ -33,21 +33,10 @@ from regard.data.fields import (
     text_lengths,
 )
 from regard.data.rows import Lengths
-from regard.data.series import corpus_series, part_rows
 from regard.data.store import Store
-from regard.data.windows import Windows
+from regard.data.windows import corpus_windows, learn_series
 from regard.files import write_atomically
-from regard.recipe import (
-    SERIES_CORPORA,
-    Corpus,
-    FieldKind,
-    Filter,
-    ImageSettings,
-    Recipe,
-    SeasonalCorpus,
-    SeriesCorpus,
-    dump,
-)
+from regard.recipe import SERIES_CORPORA, Corpus, FieldKind, Filter, ImageSettings, Recipe, dump
 from regard.run_files import RECIPE
 
 _log = logging.getLogger("regard")
@@ -269,7 +258,7 @@ def _evaluation_data(recipe: Recipe, task: DataTask, corpus: Corpus, fields: Fie
     if data.block is not None:
         return EvaluationData(corpus, Blocks(store, data.block), None, ())
     if isinstance(corpus, SERIES_CORPORA):
-        return EvaluationData(corpus, _windows(recipe, corpus, store), None, ())
+        return EvaluationData(corpus, corpus_windows(recipe, corpus, store), None, ())
     if not limited or "long" not in task.filters:
         return EvaluationData(corpus, store, None, ())
     texts = [_stored_lengths(store, name, field) for name, field in fields.items() if field.kind in _LIMITED]
@@ -316,17 +305,8 @@ def _store(
         workers=workers,
     )
     if isinstance(corpus, SERIES_CORPORA):
-        return _windows(recipe, corpus, store)
+        return corpus_windows(recipe, corpus, store)
     return store if data.block is None else Blocks(store, data.block, data.stride)
-
-
-def _windows(recipe: Recipe, corpus: SeriesCorpus | SeasonalCorpus, store: Store) -> Windows:
-    """Return the windows of the part of a series that a corpus is about."""
-    settings, series = recipe.forecasting, corpus_series(corpus, Path(recipe.data.root), recipe.seed)
-    try:
-        return Windows(store, *part_rows(corpus.part, series), settings.lookback, settings.horizon)
-    except ValueError as error:
-        raise ValueError(f"{corpus_name(corpus)}: {error}") from None
 
 
 def _vocabularies(
@@ -352,23 +332,12 @@ def _vocabularies(
         shutil.rmtree(folder, ignore_errors=True)
         tokenizers = None if texts is None else texts.tokenizers
         if "series" in task.kinds.values():
-            learned = _learn_series(recipe, task)
+            learned = Fields({name: learn_series(recipe) for name in task.kinds})
         else:
             learned = learn_fields(task.kinds, _records(recipe, reader, progress), recipe, task.multiline, tokenizers)
         with atomic_folder(folder) as scratch:
             learned.save(scratch)
         return load_fields(folder, task.kinds, recipe.image)
-
-
-def _learn_series(recipe: Recipe, task: DataTask) -> Fields:
-    """Return the field of a task with a series, scaled by the training parts."""
-    (name,) = task.kinds
-    parts = []
-    for corpus in recipe.data.train:
-        assert isinstance(corpus, SERIES_CORPORA), "the recipe checks this"
-        series = corpus_series(corpus, Path(recipe.data.root), recipe.seed)
-        parts.append((series, *part_rows(corpus.part, series)))
-    return Fields({name: SeriesField.learn(parts)})
 
 
 def _cached_vocabularies(folder: Path, task: DataTask, images: ImageSettings) -> Fields | None:

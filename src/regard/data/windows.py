@@ -10,8 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
+from regard.data.fields import SeriesField
 from regard.data.rows import Lengths, Numbers, Rows
+from regard.data.series import TimeSeries, corpus_series, part_rows
 from regard.data.store import Store
+from regard.recipe import SERIES_CORPORA, Corpus, Recipe
 
 FIELD = "series"
 
@@ -74,3 +77,28 @@ class Windows(Store):
 def _reopen_windows(folder: Path, first: int, last: int, lookback: int, horizon: int) -> Windows:
     """Open the windows of a store again; for pickle."""
     return Windows(Store.open(folder), first, last, lookback, horizon)
+
+
+def corpus_part(recipe: Recipe, corpus: Corpus) -> tuple[TimeSeries, int, int]:
+    """Return the series of a corpus, the first row of its part, and the first row after it."""
+    assert isinstance(corpus, SERIES_CORPORA), "the recipe checks this"
+    series = corpus_series(corpus, Path(recipe.data.root), recipe.seed)
+    return series, *part_rows(corpus.part, series)
+
+
+def corpus_windows(recipe: Recipe, corpus: Corpus, store: Store) -> Windows:
+    """Return the windows of the part of a series that a corpus is about.
+
+    Raises:
+        ValueError: If the part is too short.
+    """
+    series, first, last = corpus_part(recipe, corpus)
+    try:
+        return Windows(store, first, last, recipe.forecasting.lookback, recipe.forecasting.horizon)
+    except ValueError as error:
+        raise ValueError(f"{series.name}: {error}") from None
+
+
+def learn_series(recipe: Recipe) -> SeriesField:
+    """Return the field of the series of a recipe, scaled by the training parts."""
+    return SeriesField.learn([corpus_part(recipe, corpus) for corpus in recipe.data.train])

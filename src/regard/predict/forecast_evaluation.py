@@ -1,7 +1,6 @@
 """Errors of forecasters and baselines on all windows of a part of a series."""
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,11 +9,11 @@ from numpy.typing import NDArray
 from regard.data.build import build_store
 from regard.data.cache import cache_folder
 from regard.data.fields import Fields, SeriesField
-from regard.data.series import corpus_series, part_rows
-from regard.data.windows import FIELD, Windows
+from regard.data.prepare import corpus_name
+from regard.data.windows import FIELD, Windows, corpus_part, corpus_windows
 from regard.models.forecasting import ForecastingModel
 from regard.predict.baselines import Baseline, Values, fit_baselines
-from regard.recipe import SERIES_CORPORA, Corpus, Recipe
+from regard.recipe import Corpus, Recipe
 from regard.score.forecasting import ForecastErrors
 
 BATCH = 256
@@ -69,9 +68,7 @@ def recipe_baselines(recipe: Recipe, field: SeriesField) -> tuple[Baseline, ...]
 
 def _scaled_part(recipe: Recipe, corpus: Corpus, field: SeriesField, before: int) -> NDArray[np.float32]:
     """Return the scaled rows of the part of a corpus, with some rows before them."""
-    assert isinstance(corpus, SERIES_CORPORA), "the recipe checks this"
-    series = corpus_series(corpus, Path(recipe.data.root), recipe.seed)
-    first, last = part_rows(corpus.part, series)
+    series, first, last = corpus_part(recipe, corpus)
     return field.scaled(series.values[max(first - before, 0) : last])
 
 
@@ -92,8 +89,5 @@ def open_windows(recipe: Recipe, field: SeriesField) -> tuple[str, Windows]:
     corpus = recipe.data.test or recipe.data.valid
     if corpus is None:
         raise ValueError("the recipe has neither data.test nor data.valid; train with one of them")
-    assert isinstance(corpus, SERIES_CORPORA), "the recipe checks this"
-    series = corpus_series(corpus, Path(recipe.data.root), recipe.seed)
     store = build_store(corpus, recipe.data, Fields({FIELD: field}), cache=cache_folder(), drop=(), seed=recipe.seed)
-    settings = recipe.forecasting
-    return series.name, Windows(store, *part_rows(corpus.part, series), settings.lookback, settings.horizon)
+    return corpus_name(corpus), corpus_windows(recipe, corpus, store)

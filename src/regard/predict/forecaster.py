@@ -99,8 +99,8 @@ class Forecaster:
 
     >>> forecaster = regard.load("runs/etth1")
     >>> forecast = forecaster("ETTh1.csv.gz")
-    >>> forecast.dates[0], forecast["OT"][0]
-    ('2018-06-26 20:00:00', 9.6)
+    >>> forecast.dates[0], forecast["HUFL"][0]
+    ('2018-06-26 20:00:00', 9.7)
     """
 
     def __init__(
