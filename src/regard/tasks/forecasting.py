@@ -62,7 +62,7 @@ class ForecastingTask(Task):
         """Return the tokens of the model for each window: patches, columns, or 1 for a linear model."""
         settings = self.recipe.forecasting
         columns = lengths[FIELD] // (settings.lookback + settings.horizon)
-        one = window_tokens(self.recipe.model, settings.lookback, int(columns[0]) if columns.size else 1)
+        one = window_tokens(self.recipe.model, settings.lookback, max(int(columns.max(initial=1)), 1))
         return (np.full(columns.size, one, np.int64),)
 
     def collate(self, rows: Mapping[str, Rows], index: Numbers) -> WindowBatch:
