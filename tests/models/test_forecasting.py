@@ -1,6 +1,7 @@
 """Forecasting models: patches, instance normalisation and families against plain formulas, and their laws."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,23 +121,23 @@ def test_patches_overlap_and_the_last_value_is_repeated() -> None:
     assert count_patches(recipe.PatchTransformer(), 512) == 64
 
 
-def attended(x: Tensor, layer: torch.nn.Module, heads: int) -> Tensor:
+def attended(x: Tensor, layer: Any, heads: int) -> Tensor:
     """Return self-attention of dense sequences, computed with torch's own functions."""
-    weight, bias = layer.qkv.weight, layer.qkv.bias  # type: ignore[union-attr]
-    q, k, v = (
-        part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in functional.linear(x, weight, bias).chunk(3, -1)
-    )  # type: ignore[arg-type]
+    parts = functional.linear(x, layer.qkv.weight, layer.qkv.bias).chunk(3, -1)
+    q, k, v = (part.reshape(*x.shape[:2], heads, -1).transpose(1, 2) for part in parts)
     weights = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).softmax(-1)
-    return layer.out((weights @ v).transpose(1, 2).flatten(2))  # type: ignore[operator, no-any-return]
+    mixed: Tensor = layer.out((weights @ v).transpose(1, 2).flatten(2))
+    return mixed
 
 
-def encoded(x: Tensor, encoder: torch.nn.Module, heads: int) -> Tensor:
+def encoded(x: Tensor, encoder: Any, heads: int) -> Tensor:
     """Return the states of a pre-norm encoder of dense sequences."""
-    for block in encoder.layers:  # type: ignore[union-attr]
+    for block in encoder.layers:
         x = x + attended(block.around_self.norm(x), block.self, heads)
         feedforward = block.feedforward
         x = x + feedforward.narrow(functional.gelu(feedforward.widen(block.around_feedforward.norm(x))))
-    return encoder.norm(x)  # type: ignore[operator, no-any-return]
+    states: Tensor = encoder.norm(x)
+    return states
 
 
 def normalised(past: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -22,9 +22,9 @@ def test_a_figure_has_a_panel_and_a_strip_for_each_column_with_weights() -> None
         "past", "truth", "forecast", "interval", "cause", "effect",
     ]  # fmt: skip
     (line, *_) = (line for line in upper.lines if line.get_label() == "forecast")
-    np.testing.assert_allclose(line.get_xdata(), np.arange(12, 16))
+    np.testing.assert_allclose(np.asarray(line.get_xdata(), float), np.arange(12, 16))
     (mesh,) = strip.collections
-    shades = np.ma.filled(mesh.get_array().astype(float), np.nan).ravel()
+    shades = np.ma.filled(np.ma.asarray(mesh.get_array(), float), np.nan).ravel()
     np.testing.assert_allclose(shades[:12], weights)
     assert np.isnan(shades[12:]).all()
     assert render(figure, "png").startswith(b"\x89PNG")

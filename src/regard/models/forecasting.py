@@ -130,7 +130,8 @@ class PatchForecaster(nn.Module):
         windows, _, columns = x_BTC.shape
         x_BPD = self.drop(self.embedding(self.cut(x_BTC).flatten(0, 1)) + self.positions_PD)
         states_BF = self.drop_output(self.encoder(x_BPD).flatten(1))
-        return self.output(states_BF).view(windows, columns, self.horizon, -1).transpose(1, 2)
+        y_BCHO: Tensor = self.output(states_BF).view(windows, columns, self.horizon, -1)
+        return y_BCHO.transpose(1, 2)
 
     def window_flops(self, columns: int) -> int:
         """Return the operations of a forward pass over one window."""
@@ -154,7 +155,8 @@ class InvertedForecaster(nn.Module):
         """Return the future of each column."""
         windows, _, columns = x_BTC.shape
         states_BCD = self.encoder(self.drop(self.embedding(x_BTC.transpose(1, 2))))
-        return self.output(states_BCD).view(windows, columns, self.horizon, -1).transpose(1, 2)
+        y_BCHO: Tensor = self.output(states_BCD).view(windows, columns, self.horizon, -1)
+        return y_BCHO.transpose(1, 2)
 
     def window_flops(self, columns: int) -> int:
         """Return the operations of a forward pass over one window."""
@@ -209,7 +211,8 @@ class LstmForecaster(nn.Module):
         y_BGCSO = self.output(self.drop_output(hidden_BGCD)).unflatten(-1, (self.patch, -1))
         y_BHCO = y_BGCSO.transpose(2, 3).flatten(1, 2)[:, : self.horizon]
         linear_BCHO = self.regression(x_BTC.transpose(1, 2)).unflatten(-1, (self.horizon, -1))
-        return y_BHCO + linear_BCHO.transpose(1, 2)
+        summed_BHCO: Tensor = y_BHCO + linear_BCHO.transpose(1, 2)
+        return summed_BHCO
 
     def window_flops(self, columns: int) -> int:
         """Return the operations of a forward pass over one window."""
@@ -235,7 +238,8 @@ class NLinearForecaster(nn.Module):
         """Return the future of each column."""
         last_B1C = x_BTC[:, -1:]
         y_BCF = self.linear((x_BTC - last_B1C).transpose(1, 2))
-        return y_BCF.unflatten(-1, (self.horizon, -1)).transpose(1, 2) + last_B1C[..., None]
+        y_BHCO: Tensor = y_BCF.unflatten(-1, (self.horizon, -1)).transpose(1, 2)
+        return y_BHCO + last_B1C[..., None]
 
     def window_flops(self, columns: int) -> int:
         """Return the operations of a forward pass over one window."""
@@ -262,7 +266,8 @@ class DLinearForecaster(nn.Module):
         """Return the future of each column."""
         trend_BCT, rest_BCT = self.split(x_BTC)
         y_BCF = self.trend(trend_BCT) + self.rest(rest_BCT)
-        return y_BCF.unflatten(-1, (self.horizon, -1)).transpose(1, 2)
+        y_BHCO: Tensor = y_BCF.unflatten(-1, (self.horizon, -1)).transpose(1, 2)
+        return y_BHCO
 
     def window_flops(self, columns: int) -> int:
         """Return the operations of a forward pass over one window."""

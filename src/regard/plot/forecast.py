@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
@@ -71,9 +72,10 @@ def forecast(panels: Sequence[ForecastPanel], dates: Sequence[str], *, title: st
     _date_ticks(axes[-1], dates, fonts)
     if note and has_weights:
         axes[-1].set_xlabel(escape_math(note), fontsize=8, color=style.INK, fontfamily=fonts)
-    handles: dict[str, object] = {}
+    handles: dict[str, Artist] = {}
     for place in axes:
-        handles |= dict(zip(*reversed(place.get_legend_handles_labels()), strict=True))
+        artists, labels = place.get_legend_handles_labels()
+        handles |= dict(zip(labels, artists, strict=True))
     figure.legend(
         list(handles.values()), list(handles), loc="outside upper center",
         ncols=len(handles), fontsize=8, frameon=False, labelcolor=style.INK,

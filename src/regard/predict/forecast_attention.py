@@ -78,7 +78,7 @@ def forecast_with_attention(
         with torch.no_grad(), recording(model, "family.weights") as recorded:
             y_BHCO = model(past_BTC)
         (weights_BQP,) = recorded["family.weights"]
-        return y_BHCO, weights_BQP.unflatten(1, (family.groups, columns))
+        return y_BHCO, weights_BQP.view(windows, family.groups, columns, -1)
     assert isinstance(family, PatchForecaster | InvertedForecaster), "checked by `attention_spans`"
     tap = f"family.encoder.layers.{len(family.encoder.layers) - 1}.self.weights"
     with torch.no_grad(), recording(model, tap) as recorded:
@@ -86,4 +86,4 @@ def forecast_with_attention(
     mean_BQK = recorded[tap][0].mean(1)
     if isinstance(family, InvertedForecaster):
         return y_BHCO, mean_BQK[:, None]
-    return y_BHCO, mean_BQK.mean(1).unflatten(0, (windows, columns))[:, None]
+    return y_BHCO, mean_BQK.mean(1).view(windows, 1, columns, -1)

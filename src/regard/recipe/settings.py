@@ -301,10 +301,10 @@ class Recipe(Section):
 
     def _check_tied(self, field: str) -> None:
         """Raise an error if the input field shares an embedding with the output, but has a vocabulary of its own."""
-        assert not isinstance(self.model, Rnn | Han), "checked before"
-        if self.model.tied in ("all", "embeddings", "outer") and not self.text.joint:
+        tied = getattr(self.model, "tied", "none")
+        if tied in ("all", "embeddings", "outer") and not self.text.joint:
             raise ValueError(
-                f"model.tied = '{self.model.tied}' shares the embedding of the {field}, "
+                f"model.tied = '{tied}' shares the embedding of the {field}, "
                 "which needs text.joint = true; otherwise set model.tied = 'decoder'"
             )
 

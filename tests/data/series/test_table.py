@@ -191,7 +191,7 @@ def test_a_part_is_given_by_rows_fractions_or_dates(tmp_path: Path) -> None:
 
 
 @given(st.integers(1, 300), st.integers(1, 60), st.datetimes(datetime(1980, 1, 1), datetime(2200, 1, 1)))
-def test_the_dates_after_the_last_continue_those_of_a_longer_series(seconds: int, count: int, start: object) -> None:
+def test_the_dates_after_the_last_continue_those_of_a_longer_series(seconds: int, count: int, start: datetime) -> None:
     first = np.datetime64(start, "s")
     times = first + (np.arange(count + 5) * seconds).astype("timedelta64[s]")
     step = TimeStep("seconds", seconds)

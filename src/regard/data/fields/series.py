@@ -87,11 +87,13 @@ class SeriesField:
 
     def scaled(self, values: NDArray[np.float64]) -> NDArray[np.float32]:
         """Return values, whose last dimension is the columns, in standard deviations from the mean."""
-        return ((values - np.array(self.means)) / np.array(self.scales)).astype(np.float32)
+        scaled: NDArray[np.float32] = ((values - np.array(self.means)) / np.array(self.scales)).astype(np.float32)
+        return scaled
 
     def unscaled(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Return scaled values in their own units."""
-        return values.astype(np.float64) * np.array(self.scales) + np.array(self.means)
+        unscaled: NDArray[np.float64] = values.astype(np.float64) * np.array(self.scales) + np.array(self.means)
+        return unscaled
 
     def save(self, name: str, folder: Path) -> None:
         """Write the field into the folder of a run."""

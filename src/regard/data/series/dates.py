@@ -44,7 +44,13 @@ class TimeStep:
         """Return the step for people, such as `1 hour`."""
         if self.unit == "weekdays":
             return "1 working day"
-        sizes = ((604_800, "week"), (_DAY, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+        sizes: tuple[tuple[int, str], ...] = (
+            (604_800, "week"),
+            (_DAY, "day"),
+            (3600, "hour"),
+            (60, "minute"),
+            (1, "second"),
+        )
         if self.unit == "months":
             sizes = ((12, "year"), (3, "quarter"), (1, "month"))
         size, name = next((size, name) for size, name in sizes if self.count % size == 0)
@@ -70,13 +76,15 @@ class TimeStep:
         day = last.astype("datetime64[D]")
         clock = last - day.astype("datetime64[s]")
         if self.unit == "weekdays":
-            return np.busday_offset(day, numbers, roll="backward").astype("datetime64[s]") + clock
+            weekdays: Times = np.busday_offset(day, numbers, roll="backward").astype("datetime64[s]") + clock
+            return weekdays
         month = last.astype("datetime64[M]")
         months = month + numbers * self.count
         longest = (months + 1).astype("datetime64[D]") - months.astype("datetime64[D]")
         wanted = (day - month.astype("datetime64[D]")) + np.timedelta64(1, "D")
         days = longest if month_end else np.minimum(longest, wanted)
-        return (months.astype("datetime64[D]") + days - np.timedelta64(1, "D")).astype("datetime64[s]") + clock
+        dates: Times = (months.astype("datetime64[D]") + days - np.timedelta64(1, "D")).astype("datetime64[s]") + clock
+        return dates
 
 
 @dataclass(frozen=True)
