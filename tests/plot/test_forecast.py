@@ -19,7 +19,7 @@ def test_a_figure_has_a_panel_and_a_strip_for_each_column_with_weights() -> None
     upper, strip, *_ = figure.axes
     assert upper.get_ylabel() == "load"
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "past", "truth", "forecast", "interval", "cause", "effect",
+        "past", "interval", "truth", "forecast", "cause", "effect",
     ]  # fmt: skip
     (line, *_) = (line for line in upper.lines if line.get_label() == "forecast")
     np.testing.assert_allclose(np.asarray(line.get_xdata(), float), np.arange(12, 16))
