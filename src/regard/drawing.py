@@ -8,17 +8,22 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from regard.data.pictures import Source
 from regard.explore import figures
 from regard.explore.adapters import Predictor
 from regard.explore.figure_data import FigureOptions
 from regard.explore.figures import dialogue_figure, document_figure
-from regard.plot import confusion, patches, words
+from regard.plot import ForecastPanel, confusion, patches, words
+from regard.plot import forecast as draw_forecast
 from regard.plot.style import ColourScale
 from regard.predict import (
     Chatbot,
+    Forecast,
+    Forecaster,
     ImageClassifier,
     MaskFiller,
     TaggedSentence,
@@ -34,7 +39,7 @@ from regard.train.report.log import LOG, read_log
 
 
 def figure(
-    model: Predictor | TextClassifier | ImageClassifier | WordTagger | MaskFiller | Chatbot | str | Path,
+    model: Predictor | TextClassifier | ImageClassifier | WordTagger | MaskFiller | Chatbot | Forecaster | str | Path,
     text: str | Sequence[str] = "",
     kind: str = "alignment",
     **options: Any,
@@ -44,8 +49,9 @@ def figure(
     Args:
         model: What `regard.load` returns, or the folder of a run. Curves are drawn from the log in the folder.
         text: The source sentence of a translator, the prompt of a language model, the text to classify or tag, the name
-            of the picture to classify, or the turns of a conversation.
-        kind: alignment, lines, heads, positions, beam, document, dialogue, patches, surprisal, tags or curves.
+            of the picture to classify, the path of a table to forecast, or the turns of a conversation.
+        kind: alignment, lines, heads, positions, beam, document, dialogue, patches, surprisal, tags, forecast or
+            curves.
         options: Fields of `regard.explore.figure_data.FigureOptions`, such as `layer=1, heads=[0], words=False`.
 
     Example:
@@ -77,6 +83,7 @@ def check_predictor(predictor: Any, kind: str) -> Predictor:
         (WordTagger, "a tagger", "tags"),
         (MaskFiller, "a masked language model", "surprisal"),
         (Chatbot, "a chatbot", "dialogue"),
+        (Forecaster, "a forecaster", "forecast"),
     ):
         if isinstance(predictor, predictors):
             raise ValueError(f"{name} has no figure of kind {kind}; draw one of kind {own} or curves")
@@ -229,11 +236,52 @@ def _tags(predictor: object, text: str, options: FigureOptions) -> Figure:
     return tags_figure(predictor(lines), title=options.title, scale=options.scale)
 
 
+def forecast_figure(
+    result: Forecast,
+    *,
+    truth: NDArray[np.float64] | None = None,
+    marks: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
+    group: int = 0,
+    title: str = "",
+) -> Figure:
+    """Draw a forecast with the past that was read and, if it has some, attention weights over time.
+
+    Args:
+        result: The forecast.
+        truth: What really followed: rows by columns.
+        marks: For each column, steps of the past and future to mark, by their meaning.
+        group: The group of future steps whose attention weights are drawn.
+        title: Title of the figure.
+    """
+    panels, seen, lookback = [], result.attention, len(result.past)
+    ends = list(result.quantiles.values())
+    for number, column in enumerate(result.columns):
+        weights = None if seen is None or not seen.pasts else seen.over_time(lookback, group, number)
+        interval = (ends[0][:, number], ends[-1][:, number]) if len(ends) > 1 else None
+        follows = None if truth is None else truth[:, number]
+        values = result.past[:, number], result.values[:, number]
+        panels.append(ForecastPanel(column, *values, interval, follows, weights, (marks or {}).get(column)))
+    note = ""
+    if seen is not None and seen.pasts:
+        first, last = seen.futures[group]
+        note = f"shades: attention weights for steps {first + 1} to {last} of the forecast, relative to the largest"
+    return draw_forecast(panels, [*result.past_dates, *result.dates], title=title, note=note)
+
+
+def _forecast(predictor: object, text: str, options: FigureOptions) -> Figure:
+    """Forecast a table and draw it."""
+    if not isinstance(predictor, Forecaster):
+        raise ValueError("a figure of kind forecast shows a table with its next rows; give a run that forecasts")
+    result = predictor(text.strip(), attention=predictor.attends)
+    return forecast_figure(result, title=options.title)
+
+
 TEXT_KINDS: Mapping[str, Callable[[object, str, FigureOptions], Figure]] = {
     "document": _document,
     "patches": _patches,
     "surprisal": _surprisal,
     "tags": _tags,
+    "forecast": _forecast,
 }
 """Figures of a text or a picture, by name."""
 KINDS = (*figures.KINDS, *TEXT_KINDS, "dialogue", "curves")

@@ -27,6 +27,9 @@ SMALL_MODEL = {
     "tagging": [
         "model.width=8", "model.embedding=8", "data.train.0.pairs=200", "data.valid.pairs=10", "data.test.pairs=10",
     ],
+    "forecasting": [
+        "model.width=8", "data.train.0.rows=1500", "data.valid.rows=1500", "data.test.rows=1500",
+    ],
 }  # fmt: skip
 
 SMALL_DIGITS = [
@@ -134,3 +137,13 @@ def test_a_chatbot_is_trained_on_small_talk_judged_and_talked_to(cache: Path) ->
     assert "you> What is my name?" in result.stdout
     page = check_report(result, cache / "run", "dialogue.png")
     assert "A conversation" in page
+
+
+def test_a_forecaster_is_compared_with_baselines_and_its_attention_is_judged(cache: Path) -> None:
+    result = run_demo(cache / "run", "forecasting")
+    assert result.exit_code == 0
+    assert re.search(r"seasonal-naive\(\d+\) +\d\.\d{3} +\d\.\d{3}", result.stdout)
+    assert re.search(r"attention is largest at the cause in +\d+\.\d%", result.stdout)
+    page = check_report(result, cache / "run", "forecast.png")
+    assert "Attention, judged" in page
+    assert (cache / "run" / "seasonal.csv").read_text(encoding="utf-8").startswith("date,signal,response,other\n")

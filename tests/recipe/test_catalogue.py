@@ -15,7 +15,7 @@ def test_every_setting_has_a_description() -> None:
 
 
 def test_the_number_of_settings_is_a_decision() -> None:
-    assert len(catalogue()) == 156
+    assert len(catalogue()) == 178
 
 
 def test_a_setting_is_found_by_its_key_or_by_a_name_only_it_has() -> None:
@@ -31,9 +31,12 @@ def test_a_setting_is_described_for_each_family_in_which_it_differs() -> None:
         ("convs2s",): "Width of the layers.",
         ("rnn",): "Width of the hidden states in each direction.",
         ("han",): "Width of the hidden states of words and sentences in each direction.",
+        ("patch", "inverted"): "Width of the residual stream.",
+        ("lstm",): "Width of the hidden states.",
     }
     assert [setting.allowed for setting in find_settings("model.kind")] == [
-        "one of transformer, sutskever, bahdanau, luong, convs2s, hran, hierarchical, rnn, han"
+        "one of transformer, sutskever, bahdanau, luong, convs2s, hran, hierarchical, rnn, han, patch, inverted, lstm, "
+        "nlinear, dlinear"
     ]
 
 

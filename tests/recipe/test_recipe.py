@@ -165,11 +165,11 @@ def test_a_recipe_is_frozen() -> None:
         (
             "model.kind=luongs",
             "must be one of 'transformer', 'sutskever', 'bahdanau', 'luong', 'convs2s', 'hran', 'hierarchical', 'rnn', "
-            "'han'; did you mean",
+            "'han', 'patch', 'inverted', 'lstm', 'nlinear', 'dlinear'; did you mean",
         ),
         (
             "model={kind='luong', heads=7}",
-            "model.heads: no such setting of 'luong'; transformer and hierarchical have it",
+            "model.heads: no such setting of 'luong'; transformer and hierarchical and patch and inverted have it",
         ),
         ("model={kind='luong', layer=7}", "model.layer: no such setting; did you mean model.layers?"),
         ("model={kind='luong', cell='lst'}", "model.cell = 'lst': must be one of lstm, gru; did you mean 'lstm'?"),

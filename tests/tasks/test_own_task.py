@@ -11,7 +11,7 @@ from tests.fork_server import forked_python
 from tests.tasks.sum_task import SumTask
 
 from regard.data.prepare import prepare
-from regard.recipe import TASK_FIELDS, Data, Recipe, TsvCorpus, load
+from regard.recipe import TASK_FIELDS, Data, Recipe, SeriesCorpus, TsvCorpus, load
 from regard.tasks import load as load_run
 from regard.tasks import make_task
 from regard.train.cuda_graphs import GraphRunner, Launch
@@ -119,6 +119,6 @@ def test_a_recipe_of_an_unknown_task_is_refused(recipe: Recipe, tmp_path: Path) 
 
 
 def test_every_declared_task_can_be_made_and_has_its_declared_fields() -> None:
-    data = Data(train=(TsvCorpus(path="train.tsv"),))
     for name, fields in TASK_FIELDS.items():
-        assert make_task(Recipe(task=name, data=data)).kinds == fields
+        corpus = SeriesCorpus(path="train.csv") if name == "forecasting" else TsvCorpus(path="train.tsv")
+        assert make_task(Recipe(task=name, data=Data(train=(corpus,)))).kinds == fields

@@ -19,6 +19,7 @@ from regard.cli import (
     evaluate,
     figure,
     fill,
+    forecast,
     generate,
     look,
     perplexity,
@@ -58,6 +59,7 @@ app = typer.Typer(
     regard chat runs/smalltalk                   talk to a chatbot
     regard classify runs/20news < texts.txt      label of each text
     regard tag runs/ewt < in.txt                 tag words
+    regard forecast runs/etth1 ETTh1.csv         next rows of a table
     regard fill runs/masked "I can [MASK] alone" fill masks in a text
     regard evaluate runs/phrasebook              BLEU and chrF of a test set
     regard align runs/phrasebook --source in.txt --target out.txt
@@ -103,6 +105,7 @@ app.command("chat")(chat.chat)
 app.command("classify")(classify.classify)
 app.command("tag")(tag.tag)
 app.command("fill")(fill.fill)
+app.command("forecast")(forecast.forecast)
 app.command("evaluate")(evaluate.evaluate)
 app.command("align")(align.align)
 app.command("perplexity")(perplexity.perplexity)

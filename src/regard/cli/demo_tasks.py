@@ -36,6 +36,10 @@ def demo_task(recipe: "Recipe", options: DemoOptions) -> None:
             from regard.cli.demo_chat import demo_chat
 
             demo_chat(recipe, folder, options)
+        case "forecasting":
+            from regard.cli.demo_forecasting import demo_forecasting
+
+            demo_forecasting(recipe, folder, options)
         case _:
             from regard.cli.demo_tagging import demo_tagging
 
@@ -46,7 +50,7 @@ def task_recipe(task: str, to: str = "de", label: str = "sentiment", overrides: 
     """Return the recipe that the demo of a task trains.
 
     Args:
-        task: classification, tagging, language_model or chat.
+        task: classification, tagging, language_model, chat or forecasting.
         to: The language that a tagger tags.
         label: The set of labels of a classifier; `digits` are pictures.
         overrides: Overrides of the recipe.
@@ -54,7 +58,12 @@ def task_recipe(task: str, to: str = "de", label: str = "sentiment", overrides: 
     from regard.recipe import parse, shipped_recipe
 
     has_documents = task == "classification" and label != "digits"
-    generated = {"tagging": "tags", "chat": "smalltalk", "classification": "documents" if has_documents else "digits"}
+    generated = {
+        "classification": "documents" if has_documents else "digits",
+        "tagging": "tags",
+        "chat": "smalltalk",
+        "forecasting": "seasonal",
+    }
     shipped = generated.get(task, "phrasebook")
     changes = [f"name=demo-{task.replace('_', '-')}"]
     if task == "tagging":

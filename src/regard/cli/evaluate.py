@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.evaluate_chat import evaluate_chat
+from regard.cli.evaluate_forecasts import evaluate_forecasts
 from regard.cli.evaluate_labels import evaluate_labels
 from regard.cli.evaluate_tags import evaluate_tags
 from regard.cli.flags import Device, Dtype, Quantize, Run, given, precision_of, with_options
@@ -87,7 +88,7 @@ def evaluate(
     quantize: Quantize = None,
     **options: Any,
 ) -> None:
-    """Translate, classify, tag or reply to a test set, and score the predictions, also compared with another system.
+    """Predict what a test set asks for, and score the predictions, also compared with those of another system.
 
     \b
     regard evaluate runs/phrasebook
@@ -98,11 +99,13 @@ def evaluate(
     regard evaluate runs/20news --source texts.txt --reference labels.txt
     regard evaluate runs/smalltalk --source dialogues.jsonl
     regard evaluate runs/digits --source pictures.txt --reference labels.txt
+    regard evaluate runs/etth1
 
     Translations are scored as a whole and by source length. For a classifier it prints accuracy, macro F1, calibration
     error and the scores of each class; for a tagger accuracy, also of words unseen in training, and the scores of each
-    tag; for a chatbot perplexities with and without the turns before the last one, and how diverse its replies are.
-    Without files it uses the test set of the recipe or, if there is none, the validation set.
+    tag; for a chatbot perplexities with and without the turns before the last one, and how diverse its replies are;
+    for a forecaster the errors by step and column, beside those of baselines. Without files it uses the test set of the
+    recipe or, if there is none, the validation set.
     """
     task = task_of(run)
     if task == "chat":
@@ -111,6 +114,11 @@ def evaluate(
         evaluate_chat(run, source, against, output, as_json, device, precision_of(dtype, quantize), given(options))
         return
     only_translations = {"--metric": metric, "--tokenize": tokenize != "13a", "--quantize": quantize, **given(options)}
+    if task == "forecasting":
+        given_files = {"--source": source, "--reference": reference, "--figure": figure, "--against": against}
+        _refuse({**only_translations, **given_files}, "a forecaster")
+        evaluate_forecasts(run, output, as_json, device, dtype)
+        return
     if task == "tagging":
         _refuse({**only_translations, "--against": against}, "a tagger")
         evaluate_tags(run, source, reference or [], output, figure, as_json, device, dtype)

@@ -14,15 +14,16 @@ Text = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TEXT",
-        help="Sentence, prompt, text, document or picture, or each turn of a conversation; positions and curves need "
-        "none.",
+        help="Sentence, prompt, text, document, picture or table, or each turn of a conversation; positions and "
+        "curves need none.",
     ),
 ]
 Out = Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Output file: .pdf, .svg or .png.")]
 Kind = Annotated[
     str,
     typer.Option(
-        help="alignment, lines, heads, positions, beam, document, dialogue, patches, surprisal, tags or curves."
+        help="alignment, lines, heads, positions, beam, document, dialogue, patches, surprisal, tags, forecast or "
+        "curves."
     ),
 ]
 Target = Annotated[
@@ -96,7 +97,7 @@ def figure(
     dpi: Dpi = 200,
     device: Device = "auto",
 ) -> None:
-    """Draw attention weights, a beam search tree, a conversation, surprisals, tags, positions or learning curves.
+    """Draw attention, a beam search tree, a conversation, a forecast, surprisals, tags, positions or learning curves.
 
     \b
     regard figure runs/phrasebook "I can go alone" -o alignment.pdf
@@ -108,6 +109,7 @@ def figure(
     regard figure runs/shakespeare "To be" --kind heads -o heads.pdf
     regard figure runs/shakespeare "To be, or not to be" --kind surprisal -o surprisal.pdf
     regard figure runs/tags "Der Hund ist alt" --kind tags -o tags.pdf
+    regard figure runs/etth1 ETTh1.csv --kind forecast -o forecast.pdf
     regard figure runs/documents "The soup was good. It rained." --kind document -o document.pdf
     regard figure runs/chat "I am Anna." "Hi Anna." "Who am I?" --kind dialogue -o dialogue.pdf
     regard figure runs/digits digit.png --kind patches -o patches.png

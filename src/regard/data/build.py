@@ -47,6 +47,7 @@ from regard.data.store import MANIFEST, VERSION, EncodedColumn, FieldWriter, Man
 from regard.files import write_atomically
 from regard.recipe import (
     IMAGE_CORPORA,
+    SERIES_CORPORA,
     Corpus,
     Data,
     DigitsCorpus,
@@ -55,6 +56,7 @@ from regard.recipe import (
     ImagesCorpus,
     PhrasebookCorpus,
     ScenesCorpus,
+    SeasonalCorpus,
     SmallTalkCorpus,
 )
 
@@ -65,6 +67,7 @@ _GENERATORS: dict[type[Corpus], tuple[str, ...]] = {
     SmallTalkCorpus: ("regard.data.smalltalk",),
     ScenesCorpus: ("regard.data.scenes", "regard.data.phrasebook"),
     DigitsCorpus: ("regard.data.digits",),
+    SeasonalCorpus: ("regard.data.seasonal",),
 }
 """The packages that generate corpora; a change of their files changes the records."""
 
@@ -135,6 +138,8 @@ def identity(corpus: Corpus, reader: Reader, cache: Path) -> dict[str, Any]:
         if not corpus.is_packed:
             pictures = image_files(reader.paths(corpus)[0], reader.root, "captions" in reader.fields)
             contents.append(files_digest(pictures, cache))
+    if isinstance(corpus, SERIES_CORPORA):  # parts of one series share a store
+        del settings["part"]
     if "history" in reader.fields:
         settings |= {"turns": reader.turns, "reverse": reader.reverse}
     return settings | {"contents": contents, "fields": list(reader.fields), "documents": reader.documents}

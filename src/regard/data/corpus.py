@@ -23,6 +23,7 @@ from regard.data.images import CHUNK as PICTURES
 from regard.data.images import read_images
 from regard.data.phrasebook import phrases, tagged_sentences
 from regard.data.scenes import descriptions
+from regard.data.series import corpus_series
 from regard.data.smalltalk import SPEAKERS, dialogues
 from regard.files import read_lines, read_text
 from regard.recipe import (
@@ -37,6 +38,8 @@ from regard.recipe import (
     JsonlCorpus,
     PhrasebookCorpus,
     ScenesCorpus,
+    SeasonalCorpus,
+    SeriesCorpus,
     SmallTalkCorpus,
     TextCorpus,
     TsvCorpus,
@@ -127,11 +130,13 @@ class Reader:
         match corpus:
             case TextCorpus():
                 return tuple(_find(corpus.files[name], self.root) for name in self.fields)
-            case TsvCorpus() | JsonlCorpus() | ConlluCorpus() | ConllCorpus() | DialogueCorpus():
+            case TsvCorpus() | JsonlCorpus() | ConlluCorpus() | ConllCorpus() | DialogueCorpus() | SeriesCorpus():
                 return (_find(corpus.path, self.root),)
             case ImagesCorpus():
                 return tuple(_find(path, self.root) for path in corpus.paths)
-            case PhrasebookCorpus() | DocumentsCorpus() | SmallTalkCorpus() | ScenesCorpus() | DigitsCorpus():
+            case PhrasebookCorpus() | DocumentsCorpus() | SmallTalkCorpus() | ScenesCorpus():
+                return ()
+            case DigitsCorpus() | SeasonalCorpus():
                 return ()
 
     def _blocks(self, corpus: Corpus, paths: Sequence[Path]) -> Iterator[tuple[Columns, list[int] | None]]:
@@ -155,6 +160,9 @@ class Reader:
             case ImagesCorpus():
                 records = read_images(corpus, paths, self.root, "captions" in self.fields)
                 return (((images, texts), lines) for images, texts, lines in records)
+            case SeriesCorpus() | SeasonalCorpus():
+                rows = corpus_series(corpus, self.root, self.seed).records()
+                return ((columns, None) for columns in _in_columns(({"series": row} for row in rows), self.fields))
             case _:
                 return ((columns, None) for columns in self._columns(corpus, paths))
 

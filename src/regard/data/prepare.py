@@ -26,6 +26,7 @@ from regard.data.fields import (
     Field,
     Fields,
     ImageField,
+    SeriesField,
     TextField,
     learn_fields,
     load_fields,
@@ -33,8 +34,19 @@ from regard.data.fields import (
 )
 from regard.data.rows import Lengths
 from regard.data.store import Store
+from regard.data.windows import corpus_windows, learn_series
 from regard.files import write_atomically
-from regard.recipe import Corpus, DialogueCorpus, FieldKind, Filter, ImageSettings, Recipe, SmallTalkCorpus, dump
+from regard.recipe import (
+    SERIES_CORPORA,
+    Corpus,
+    DialogueCorpus,
+    FieldKind,
+    Filter,
+    ImageSettings,
+    Recipe,
+    SmallTalkCorpus,
+    dump,
+)
 from regard.run_files import RECIPE
 
 _log = logging.getLogger("regard")
@@ -256,6 +268,8 @@ def _evaluation_data(recipe: Recipe, task: DataTask, corpus: Corpus, fields: Fie
     )
     if data.block is not None:
         return EvaluationData(corpus, Blocks(store, data.block), None, ())
+    if isinstance(corpus, SERIES_CORPORA):
+        return EvaluationData(corpus, corpus_windows(recipe, corpus, store), None, ())
     if not limited or "long" not in task.filters:
         return EvaluationData(corpus, store, None, ())
     texts = [_stored_lengths(store, name, field) for name, field in fields.items() if field.kind in _LIMITED]
@@ -301,6 +315,8 @@ def _store(
         progress=lambda records: progress(stage, records),
         workers=workers,
     )
+    if isinstance(corpus, SERIES_CORPORA):
+        return corpus_windows(recipe, corpus, store)
     return store if data.block is None else Blocks(store, data.block, data.stride)
 
 
@@ -316,6 +332,7 @@ def _vocabularies(
         "text": recipe.text.model_dump(exclude={"sampling"}),
         "corpora": [identity(corpus, reader, cache) for corpus in recipe.data.train],
         "seed": recipe.seed,
+        "parts": [corpus.part for corpus in recipe.data.train if isinstance(corpus, SERIES_CORPORA)],
         **({} if texts is None else {"tokenizers": texts.tokenizers.fingerprint}),
     }
     name = hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).hexdigest()
@@ -325,7 +342,10 @@ def _vocabularies(
             return fields
         shutil.rmtree(folder, ignore_errors=True)
         tokenizers = None if texts is None else texts.tokenizers
-        learned = learn_fields(task.kinds, _records(recipe, reader, progress), recipe, task.multiline, tokenizers)
+        if "series" in task.kinds.values():
+            learned = Fields({name: learn_series(recipe) for name in task.kinds})
+        else:
+            learned = learn_fields(task.kinds, _records(recipe, reader, progress), recipe, task.multiline, tokenizers)
         with atomic_folder(folder) as scratch:
             learned.save(scratch)
         return load_fields(folder, task.kinds, recipe.image)
@@ -362,4 +382,4 @@ def _size(field: Field) -> str:
     if isinstance(field, ImageField):
         channels, height, width = field.shape
         return f"{height} x {width}, {'colour' if channels == 3 else 'grey'}"
-    return f"{len(field):,} entries"
+    return f"{len(field):,} columns" if isinstance(field, SeriesField) else f"{len(field):,} entries"

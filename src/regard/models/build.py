@@ -55,6 +55,14 @@ def build(settings: recipe.Model, source_vocabulary: int, target_vocabulary: int
             return build_hierarchical_transformer(settings, *sizes)
         case recipe.Rnn() | recipe.Han():
             raise ValueError(f"kind = '{settings.kind}' is an encoder without a decoder; choose another family")
+        case (
+            recipe.PatchTransformer()
+            | recipe.InvertedTransformer()
+            | recipe.LstmAttention()
+            | recipe.NLinear()
+            | recipe.DLinear()
+        ):
+            raise ValueError(f"kind = '{settings.kind}' forecasts numbers; choose another family")
 
 
 def has_dynamic_shapes(model: nn.Module) -> bool:
@@ -113,6 +121,7 @@ def build_classifier(
         hierarchical, width = build_hierarchical_encoder(settings, vocabulary)
         return Classifier(hierarchical, nn.Identity(), width, classes, settings.dropout, ngrams)
     encoder, width = build_encoder(settings, vocabulary)
+    assert not isinstance(settings, recipe.NLinear | recipe.DLinear), "they have no encoder"
     model = Classifier(encoder, _make_pooling(options.pooling, width), width, classes, settings.dropout, ngrams)
     if isinstance(settings, recipe.Transformer):
         initialise(model, settings)

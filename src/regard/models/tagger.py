@@ -88,6 +88,7 @@ def build_tagger(settings: recipe.Model, vocabulary: int, tags: int, pooling: Wo
         pooling: The state of a word of several tokens.
     """
     encoder, width = build_encoder(settings, vocabulary)
+    assert not isinstance(settings, recipe.NLinear | recipe.DLinear), "they have no encoder"
     model = Tagger(encoder, width, tags, pooling, settings.dropout)
     if isinstance(settings, recipe.Transformer):
         initialise(model, settings)

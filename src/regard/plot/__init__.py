@@ -10,6 +10,7 @@ from regard.plot.confusion import confusion
 from regard.plot.curves import CurvePanel, Series, curves, growth, lengths
 from regard.plot.document import dialogue, document
 from regard.plot.fonts import right_to_left, subword_labels
+from regard.plot.forecast import ForecastPanel, forecast
 from regard.plot.lines import lines
 from regard.plot.maps import GoldLinks, HeadNumbers, alignment, heads, positions
 from regard.plot.patches import patches
@@ -20,6 +21,7 @@ __all__ = [
     "FORMATS",
     "BeamNode",
     "CurvePanel",
+    "ForecastPanel",
     "GoldLinks",
     "HeadNumbers",
     "Series",
@@ -30,6 +32,7 @@ __all__ = [
     "curves",
     "dialogue",
     "document",
+    "forecast",
     "growth",
     "heads",
     "lengths",

@@ -6,6 +6,8 @@ from regard.predict.chat_attention import AttendedTurn, ReplyAttention, reply_at
 from regard.predict.chatbot import Chatbot
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
 from regard.predict.conversation import Conversation, Exchange
+from regard.predict.forecast_attention import PastAttention
+from regard.predict.forecaster import Forecast, Forecaster
 from regard.predict.image_classifier import ClassifiedImage, ImageClassifier, PatchAttention
 from regard.predict.knowledge_base import KnowledgeBase, QuestionReply
 from regard.predict.mask_filler import FilledText, MaskCandidate, MaskFiller, PseudoPerplexity
@@ -31,12 +33,15 @@ __all__ = [
     "DualEncoderRetriever",
     "Exchange",
     "FilledText",
+    "Forecast",
+    "Forecaster",
     "FusedRetriever",
     "GeneratedText",
     "ImageClassifier",
     "KnowledgeBase",
     "MaskCandidate",
     "MaskFiller",
+    "PastAttention",
     "PatchAttention",
     "PseudoPerplexity",
     "QuestionReply",

@@ -16,10 +16,12 @@ from regard.recipe.data import (
     TsvCorpus,
 )
 from regard.recipe.decode import Decode
+from regard.recipe.forecasters import DLinear, InvertedTransformer, LstmAttention, NLinear, PatchTransformer
 from regard.recipe.images import IMAGE_CORPORA, DigitsCorpus, ImagesCorpus, ImageSettings, ScenesCorpus
 from regard.recipe.load import dump, load, parse, render, shipped_recipe, shipped_recipes
 from regard.recipe.model import ConvS2S, HierarchicalTransformer, Model, SelfAttentive, Transformer
 from regard.recipe.recurrent import Bahdanau, Han, Hran, Luong, Rnn, Sutskever
+from regard.recipe.series import SERIES_CORPORA, SeasonalCorpus, SeriesCorpus
 from regard.recipe.settings import Recipe, Text, Train
 from regard.recipe.starter import starter
 from regard.recipe.tasks import (
@@ -31,6 +33,7 @@ from regard.recipe.tasks import (
     Chatting,
     Classification,
     FieldKind,
+    Forecasting,
     ImageClassification,
     LanguageModelling,
     Tagging,
@@ -41,6 +44,7 @@ __all__ = [
     "IMAGE_CORPORA",
     "MASK",
     "ME",
+    "SERIES_CORPORA",
     "TASK_FIELDS",
     "YOU",
     "Bahdanau",
@@ -50,6 +54,7 @@ __all__ = [
     "ConlluCorpus",
     "ConvS2S",
     "Corpus",
+    "DLinear",
     "Data",
     "Decode",
     "DialogueCorpus",
@@ -57,21 +62,28 @@ __all__ = [
     "DocumentsCorpus",
     "FieldKind",
     "Filter",
+    "Forecasting",
     "Han",
     "HierarchicalTransformer",
     "Hran",
     "ImageClassification",
     "ImageSettings",
     "ImagesCorpus",
+    "InvertedTransformer",
     "JsonlCorpus",
     "LanguageModelling",
+    "LstmAttention",
     "Luong",
     "Model",
+    "NLinear",
+    "PatchTransformer",
     "PhrasebookCorpus",
     "Recipe",
     "Rnn",
     "ScenesCorpus",
+    "SeasonalCorpus",
     "SelfAttentive",
+    "SeriesCorpus",
     "Setting",
     "SmallTalkCorpus",
     "Sutskever",

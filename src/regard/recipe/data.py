@@ -15,6 +15,7 @@ from pydantic import (
 
 from regard.recipe.images import DigitsCorpus, ImagesCorpus, ScenesCorpus
 from regard.recipe.section import BaseCorpus, Positive, Section, Size, TupleOf
+from regard.recipe.series import SeasonalCorpus, SeriesCorpus
 
 
 class TextCorpus(BaseCorpus):
@@ -292,7 +293,9 @@ Corpus = Annotated[
     | Annotated[SmallTalkCorpus, Tag("smalltalk")]
     | Annotated[ImagesCorpus, Tag("images")]
     | Annotated[ScenesCorpus, Tag("scenes")]
-    | Annotated[DigitsCorpus, Tag("digits")],
+    | Annotated[DigitsCorpus, Tag("digits")]
+    | Annotated[SeriesCorpus, Tag("series")]
+    | Annotated[SeasonalCorpus, Tag("seasonal")],
     Discriminator(_corpus_kind),
 ]
 

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from regard.recipe.family import Family, Sizes, Tied
+from regard.recipe.forecasters import DLinear, InvertedTransformer, LstmAttention, NLinear, PatchTransformer
 from regard.recipe.recurrent import Bahdanau, Han, Hran, Luong, Rnn, Sutskever
 from regard.recipe.section import Fraction, Layers, Size
 
@@ -200,6 +201,11 @@ Model = Annotated[
     | Annotated[Hran, Tag("hran")]
     | Annotated[HierarchicalTransformer, Tag("hierarchical")]
     | Annotated[Rnn, Tag("rnn")]
-    | Annotated[Han, Tag("han")],
+    | Annotated[Han, Tag("han")]
+    | Annotated[PatchTransformer, Tag("patch")]
+    | Annotated[InvertedTransformer, Tag("inverted")]
+    | Annotated[LstmAttention, Tag("lstm")]
+    | Annotated[NLinear, Tag("nlinear")]
+    | Annotated[DLinear, Tag("dlinear")],
     Discriminator(_family),
 ]

@@ -78,7 +78,7 @@ def _plain(message: str) -> str:
 
 def _path(location: tuple[int | str, ...]) -> str:
     """Return a path such as `data.train.0.source`, without the tags that pydantic inserts."""
-    kinds = {"text", "tsv", "jsonl", "conllu", "conll", "phrasebook", "documents"}
+    kinds = {"text", "tsv", "jsonl", "conllu", "conll", "phrasebook", "documents", "series", "seasonal"}
     steps = [str(step) for depth, step in enumerate(location) if not (depth > 1 and step in kinds)]
     if _family(location):
         del steps[1]

@@ -14,6 +14,7 @@ from regard.recipe.images import IMAGE_CORPORA, ImageSettings, as_images
 from regard.recipe.model import Model, Transformer
 from regard.recipe.recurrent import Han, Rnn
 from regard.recipe.section import Fraction, Positive, Section, TupleOf
+from regard.recipe.series import SERIES_CORPORA, as_series
 from regard.recipe.tasks import (
     MASK,
     ME,
@@ -22,6 +23,7 @@ from regard.recipe.tasks import (
     YOU,
     Chatting,
     Classification,
+    Forecasting,
     ImageClassification,
     LanguageModelling,
     Tagging,
@@ -171,17 +173,23 @@ class Recipe(Section):
     """Tagging: how the tokens of a word become one vector."""
     chat: Chatting = Chatting()
     """Chat: how a reply is found."""
+    forecasting: Forecasting = Forecasting()
+    """Forecasting: how much of the past is read, and what is forecast."""
 
     @model_validator(mode="before")
     @classmethod
     def _files_are_what_the_task_needs(cls, value: object) -> object:
-        """Read files as dialogues for chat, and as pictures if the task has some, unless a corpus says otherwise."""
-        if not isinstance(value, dict) or not isinstance(value.get("data"), dict):
+        """Read files as the task needs them, unless a corpus says otherwise: as dialogues, pictures or series."""
+        if not isinstance(value, dict):
             return value
-        task = value.get("task")
-        if task != "chat" and not _has_images(task):
+        task = value["task"] if isinstance(value.get("task"), str) else ""
+        if task == "forecasting" and isinstance(value.get("model", {}), dict):
+            value = {**value, "model": {"kind": "patch", **value.get("model", {})}}
+        if not isinstance(value.get("data"), dict):
             return value
-        read = as_dialogues if task == "chat" else as_images
+        read = _CORPUS_READERS.get(task) or (as_images if _has_images(task) else None)
+        if read is None:
+            return value
         data = dict(value["data"])
         if isinstance(data.get("train"), list | tuple):
             data["train"] = [read(corpus) for corpus in data["train"]]
@@ -258,9 +266,13 @@ class Recipe(Section):
         if names is None:  # a task defined outside this package checks its own corpora
             return self
         for key, corpus in self.data.corpora():
-            if _has_images(self.task) and not isinstance(corpus, IMAGE_CORPORA):
-                kinds = " or ".join(str(kind.model_fields["kind"].default) for kind in IMAGE_CORPORA)
-                raise ValueError(f"{key}.kind = '{corpus.kind}' has no pictures; choose {kinds}")
+            for has_them, kinds, what in (
+                (_has_images(self.task), IMAGE_CORPORA, "pictures"),
+                (self.task == "forecasting", SERIES_CORPORA, "numbers over time"),
+            ):
+                if has_them and not isinstance(corpus, kinds):
+                    names_of = " or ".join(str(kind.model_fields["kind"].default) for kind in kinds)
+                    raise ValueError(f"{key}.kind = '{corpus.kind}' has no {what}; choose {names_of}")
             try:
                 corpus.check_fields(tuple(names))
             except ValueError as error:
@@ -279,8 +291,8 @@ class Recipe(Section):
             self._check_no_tags()
             self._check_no_blocks()
             self.image_classification.check(self.model, self.image)
-        elif self.task == "tagging":
-            self._check_tagging()
+        elif self.task in ("tagging", "forecasting"):
+            self._check_plain()
         elif self.task == "chat":
             self._check_chat()
         return self
@@ -300,10 +312,10 @@ class Recipe(Section):
 
     def _check_tied(self, field: str) -> None:
         """Raise an error if the input field shares an embedding with the output, but has a vocabulary of its own."""
-        assert not isinstance(self.model, Rnn | Han), "checked before"
-        if self.model.tied in ("all", "embeddings", "outer") and not self.text.joint:
+        tied = getattr(self.model, "tied", "none")
+        if tied in ("all", "embeddings", "outer") and not self.text.joint:
             raise ValueError(
-                f"model.tied = '{self.model.tied}' shares the embedding of the {field}, "
+                f"model.tied = '{tied}' shares the embedding of the {field}, "
                 "which needs text.joint = true; otherwise set model.tied = 'decoder'"
             )
 
@@ -338,7 +350,7 @@ class Recipe(Section):
                     f"data.{name} is for task = 'language_model'; {self.task} has no blocks: remove it{hint}"
                 )
 
-    def _check_tagging(self) -> None:
+    def _check_plain(self) -> None:
         self._check_no_tags()
         self._check_no_blocks()
 
@@ -383,4 +395,6 @@ def _has_images(task: object) -> bool:
     return isinstance(task, str) and "image" in TASK_FIELDS.get(task, {}).values()
 
 
+_CORPUS_READERS = {"chat": as_dialogues, "forecasting": as_series}
+"""How the corpora of a task are read."""
 _TASK_SECTIONS = {name for name in Recipe.model_fields if name in TASK_FIELDS}

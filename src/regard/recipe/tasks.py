@@ -2,12 +2,12 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from regard.recipe.images import ImageSettings
-from regard.recipe.section import Fraction, Section, Size
+from regard.recipe.section import Fraction, Section, Size, TupleOf
 
-FieldKind = Literal["text", "document", "turns", "words", "texts", "label", "labels", "tags", "image"]
+FieldKind = Literal["text", "document", "turns", "words", "texts", "label", "labels", "tags", "image", "series"]
 """How the values of a field are encoded; see `regard.data.fields`."""
 TASK_FIELDS: dict[str, dict[str, FieldKind]] = {
     "translation": {"source": "text", "target": "text"},
@@ -16,6 +16,7 @@ TASK_FIELDS: dict[str, dict[str, FieldKind]] = {
     "image_classification": {"image": "image", "label": "label"},
     "tagging": {"words": "words", "tags": "tags"},
     "chat": {"history": "turns", "reply": "text"},
+    "forecasting": {"series": "series"},
 }
 """The fields of a record of each built-in task (`regard.tasks`), in the order of columns in a file."""
 TASK_FAMILIES: dict[str, tuple[str, ...]] = {
@@ -25,6 +26,7 @@ TASK_FAMILIES: dict[str, tuple[str, ...]] = {
     "image_classification": ("transformer",),
     "tagging": ("transformer", "rnn"),
     "chat": ("transformer", "sutskever", "bahdanau", "luong", "convs2s", "hran", "hierarchical", "rnn"),
+    "forecasting": ("patch", "inverted", "lstm", "nlinear", "dlinear"),
 }
 """The model families that each built-in task works with."""
 MASK = "<mask>"
@@ -45,7 +47,8 @@ class TaskSection(Section):
     @property
     def architecture(self) -> dict[str, Any]:
         """The settings that trained weights depend on, with their values."""
-        return {name: getattr(self, name) for name in self.ARCHITECTURE}
+        values = self.model_dump(mode="json")
+        return {name: values[name] for name in self.ARCHITECTURE}
 
 
 class LanguageModelling(TaskSection):
@@ -146,3 +149,25 @@ class Chatting(TaskSection):
     """Dual encoder: how the states of a history or reply become one vector; see `classification.pooling`."""
     shared: bool = True
     """Dual encoder: histories and replies share one encoder."""
+
+
+class Forecasting(TaskSection):
+    """Forecasting: how much of the past is read, and what is forecast."""
+
+    ARCHITECTURE: ClassVar[tuple[str, ...]] = ("lookback", "horizon", "quantiles")
+
+    lookback: Size = 336
+    """Steps of the past that a forecast is made from."""
+    horizon: Size = 96
+    """Steps of the future that are forecast at once."""
+    loss: Literal["mse", "mae"] = "mse"
+    """Training loss of the forecast, on columns scaled by the training data: squared or absolute error."""
+    quantiles: TupleOf[Annotated[float, Field(gt=0.0, lt=1.0)]] = ()
+    """Quantiles to forecast too, by the pinball loss (Koenker & Bassett 1978): [0.1, 0.9] is an interval that should
+    contain 80 % of the values. Empty forecasts none."""
+
+    @model_validator(mode="after")
+    def _quantiles_rise(self) -> "Forecasting":
+        if list(self.quantiles) != sorted(set(self.quantiles)):
+            raise ValueError(f"quantiles = {list(self.quantiles)} must rise, without repetition")
+        return self

@@ -19,6 +19,7 @@ from regard.predict import (
     BM25Retriever,
     Chatbot,
     DualEncoderRetriever,
+    Forecaster,
     FusedRetriever,
     ImageClassifier,
     KnowledgeBase,
@@ -35,6 +36,7 @@ from regard.run_files import WEIGHTS
 from regard.run_path import find_run
 from regard.tasks.chat import ChatTask
 from regard.tasks.classification import ClassificationTask
+from regard.tasks.forecasting import ForecastingTask
 from regard.tasks.image_classification import ImageClassificationTask
 from regard.tasks.language_model import LanguageModelTask
 from regard.tasks.masked_language_model import MaskedLanguageModelTask
@@ -53,6 +55,7 @@ __all__ = [
     "load_bundle",
     "load_chatbot",
     "load_classifier",
+    "load_forecaster",
     "load_generator",
     "load_image_classifier",
     "load_mask_filler",
@@ -82,6 +85,8 @@ def make_task(recipe: Recipe) -> Task:
             return TaggingTask(recipe)
         case "chat":
             return RetrievalTask(recipe) if recipe.is_retrieval else ChatTask(recipe)
+        case "forecasting":
+            return ForecastingTask(recipe)
         case unknown:
             similar = get_close_matches(unknown, TASK_FIELDS, n=1)
             hint = f"did you mean '{similar[0]}'?" if similar else f"the tasks are {', '.join(TASK_FIELDS)}"
@@ -191,6 +196,11 @@ def load_retriever(
         return BM25Retriever(base)
     dual = DualEncoderRetriever(ranker, base)
     return dual if method == "dual" else FusedRetriever(BM25Retriever(base), dual)
+
+
+def load_forecaster(path: str | Path, device: str = "auto", precision: str = "auto") -> Forecaster:
+    """Open a trained run as a forecaster; a run of another task raises a ValueError."""
+    return _load_as(Forecaster, "task = 'forecasting'", path, device, precision)
 
 
 def load_tagger(path: str | Path, device: str = "auto", precision: str = "auto") -> WordTagger:

@@ -165,8 +165,10 @@ def inherited_fields(recipe: Recipe, task: Task, run: Path | None = None) -> Fie
     folder = _vocabulary_folder(settings.start, run)
     if folder != settings.start:
         return load_fields(Path(folder), task.kinds, recipe.image)
-    before = _task_of(_recipe_of(folder), recipe, task)
-    known, names = Tokenizers.load(folder, fields=text_names(before.kinds)), text_names(task.kinds)
+    before, names = _task_of(_recipe_of(folder), recipe, task), text_names(task.kinds)
+    if not names:
+        return None
+    known = Tokenizers.load(folder, fields=text_names(before.kinds))
     chosen = {name: known[name if name in known else before.field_of("encoder.embedding.weight")] for name in names}
     tokenizers = Tokenizers(chosen).extended(recipe.text.symbols, fields=[task.tagged or names[0]])
     return with_tokenizers(tokenizers, task.kinds)

@@ -14,6 +14,7 @@ A record is a mapping from field name to value, such as `{"source": "I can", "ta
 | `labels`   | such strings, separated by commas    | class numbers                            | `LabelsField`   |
 | `tags`     | such strings, separated by spaces    | class numbers, one for each word         | `TagsField`     |
 | `image`    | the path of a picture                | pixels, as bytes                         | `ImageField`    |
+| `series`   | the numbers of a row, tab-separated  | scaled numbers, in float32               | `SeriesField`   |
 
 A new kind is one class here that implements `Field`, a line in `_assemble`, and its name in `regard.recipe.FieldKind`.
 One `Field` object encodes for training, prediction, server and explorer alike.
@@ -31,6 +32,7 @@ from regard.data.fields.image import ImageField, UnreadableImageError
 from regard.data.fields.label import LabelField, LabelsField, TagsField
 from regard.data.fields.lists import SEPARATOR
 from regard.data.fields.nested import DocumentField, TextsField, TurnsField, WordsField, split_parts
+from regard.data.fields.series import SeriesField
 from regard.data.fields.text import TextField
 from regard.data.rows import Numbers, Rows
 from regard.recipe import FieldKind, ImageSettings, Recipe
@@ -46,6 +48,7 @@ __all__ = [
     "ImageField",
     "LabelField",
     "LabelsField",
+    "SeriesField",
     "TagsField",
     "TextField",
     "TextsField",
@@ -104,7 +107,7 @@ class Field(Protocol):
         """The smallest type that holds every id, in which a store keeps them."""
 
     def __len__(self) -> int:
-        """Return the size of the vocabulary, or the number of values of a picture."""
+        """Return the size of the vocabulary, or the number of values of a picture or of a row."""
 
     def encode(self, values: Sequence[str]) -> Rows:
         """Encode a batch of raw values, one row each."""
@@ -143,7 +146,7 @@ class Fields(Mapping[str, Field]):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The size of each vocabulary; for pictures, channels · height · width."""
+        """The size of each vocabulary; for pictures, channels · height · width; for series, the number of columns."""
         return {name: len(field) for name, field in self.items()}
 
     def encode(self, columns: Mapping[str, Sequence[str]]) -> dict[str, Rows]:
@@ -171,6 +174,9 @@ class Fields(Mapping[str, Field]):
         labels = {name: field for name, field in self.items() if isinstance(field, LabelField)}
         if labels:
             LabelField.save_all(labels, folder / LABELS)
+        for name, field in self.items():
+            if isinstance(field, SeriesField):
+                field.save(name, folder)
 
 
 def text_lengths(kind: FieldKind, rows: Rows) -> Numbers:
@@ -199,6 +205,7 @@ def learn_fields(
 
     The records are read once. Tokenizers are learned as the recipe's `[text]` section says, unless they are given; the
     classes of a label field are the values that occur. `multiline` texts are documents, whose line breaks are tokens.
+    A series needs no vocabulary: see `SeriesField.learn`.
     """
     names = list(kinds)
     text_at = [index for index, name in enumerate(names) if kinds[name] in _TEXT_FIELDS]
@@ -247,7 +254,8 @@ def load_fields(folder: Path, kinds: Mapping[str, FieldKind], images: ImageSetti
     labels = [name for name, kind in kinds.items() if kind in _LABEL_FIELDS]
     tokenizers = Tokenizers.load(folder, fields=texts) if texts else {}
     classes = LabelField.load_all(folder / LABELS, labels) if labels else {}
-    return _assemble(kinds, tokenizers, classes, images or ImageSettings())
+    series = {name: SeriesField.load(name, folder) for name, kind in kinds.items() if kind == "series"}
+    return _assemble(kinds, tokenizers, classes, images or ImageSettings(), series)
 
 
 def with_tokenizers(tokenizers: Tokenizers, kinds: Mapping[str, FieldKind] | None = None) -> Fields:
@@ -261,12 +269,15 @@ def _assemble(
     tokenizers: Mapping[str, Tokenizer],
     classes: Mapping[str, tuple[str, ...]],
     images: ImageSettings,
+    series: Mapping[str, SeriesField] | None = None,
 ) -> Fields:
     """Put the fields into the order of the task."""
     fields: dict[str, Field] = {}
     for name, kind in kinds.items():
         if kind in _TEXT_FIELDS:
             fields[name] = _TEXT_FIELDS[kind](tokenizers[name])
+        elif kind == "series":
+            fields[name] = (series or {})[name]
         else:
             fields[name] = ImageField(images) if kind == "image" else _LABEL_FIELDS[kind](classes[name])
     return Fields(fields)

@@ -14,7 +14,7 @@ from regard.plot.style import INK, new_figure
 from regard.score import Score
 from regard.tasks import Sample
 from regard.train.events import Progress, Validated
-from regard.train.report.formatting import describe_end, shorten
+from regard.train.report.formatting import describe_end, has_perplexity, shorten
 from regard.train.report.log import TrainingLog
 
 MAX_POINTS = 400  # of a curve
@@ -30,7 +30,7 @@ def learning_curves(log: TrainingLog, title: str = "") -> Figure | None:
     if not steps and not validated_steps:
         return None
     panels = [
-        CurvePanel(f"loss (nats per {log.unit.removesuffix('s')})", [
+        CurvePanel(f"loss (nats per {log.unit.removesuffix('s')})" if has_perplexity(log.unit) else "loss", [
             Series("training", steps, [point.loss for point in points]),
             Series("validation", validated_steps, [event.loss for event in log.validated], dots=True),
         ]),
@@ -38,7 +38,7 @@ def learning_curves(log: TrainingLog, title: str = "") -> Figure | None:
             Series("training", steps, [point.perplexity for point in points]),
             Series("validation", *_without_missing((event.step, event.perplexity) for event in log.validated),
                    dots=True),
-        ], logarithmic=True),
+        ] if has_perplexity(log.unit) else [], logarithmic=True),
         *_score_panels(log.validated),
         CurvePanel("learning rate", [Series("rate", steps, [point.rate for point in points])]),
         CurvePanel(f"{log.unit} per second", [Series("speed", steps, [point.tokens_per_second for point in points])]),

@@ -30,6 +30,11 @@ def format_count(number: float) -> str:
     return f"{number:,.0f}"
 
 
+def has_perplexity(unit: str) -> bool:
+    """Return whether the loss is a cross-entropy; that of numbers, whose unit is `values`, is an error."""
+    return unit != "values"
+
+
 def shorten(text: str, length: int) -> str:
     """Cut a text to `length` characters, the last of them an ellipsis."""
     return text if len(text) <= length else text[: length - 1] + "…"

@@ -13,7 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.train.events import Event, Finished, Noticed, Progress, Saved, Started, Validated
-from regard.train.report.formatting import compare_words, describe_end, format_count, format_duration
+from regard.train.report.formatting import (
+    compare_words,
+    describe_end,
+    format_count,
+    format_duration,
+    has_perplexity,
+)
 
 BARS = "▁▂▃▄▅▆▇█"
 MAX_VALIDATIONS, MAX_SAMPLES = 5, 3  # in the live display
@@ -66,9 +72,10 @@ class PlainView:
                 return _describe_start(event)
             case Progress():
                 self.steps = event.steps or self.steps
+                perplexity = f"perplexity {event.perplexity:.2f}  " if has_perplexity(self.unit) else ""
                 return (
                     f"step {self._step_of(event.step)}  epoch {event.epoch}  loss {event.loss:.3f}  "
-                    f"perplexity {event.perplexity:.2f}  rate {event.rate:.2e}  {_describe_speed(event, self.unit)}  "
+                    f"{perplexity}rate {event.rate:.2e}  {_describe_speed(event, self.unit)}  "
                     f"{format_duration(event.seconds)} elapsed, {format_duration(event.remaining)} left"
                 )
             case Validated():
@@ -170,7 +177,8 @@ class LiveView:
     def _metrics(self, started: Started, progress: Progress) -> RenderableType:
         """Return the loss with a sparkline, and below it learning rate, gradient norm, epoch and speed."""
         width = max(8, min(60, self.console.width - 40))
-        loss = _named_values(("loss", f"{progress.loss:.3f}"), ("perplexity", f"{progress.perplexity:.2f}"))
+        perplexity = [("perplexity", f"{progress.perplexity:.2f}")] if has_perplexity(started.unit) else []
+        loss = _named_values(("loss", f"{progress.loss:.3f}"), *perplexity)
         loss.append(sparkline(self.losses, width), style="cyan")
         others = _named_values(
             ("rate", f"{progress.rate:.2e}"),
@@ -237,6 +245,7 @@ def _validation_values(event: Validated) -> dict[str, str]:
         values["perplexity"] = f"{event.perplexity:.2f}"
     if event.accuracy is not None:
         values["accuracy"] = f"{event.accuracy:.1%}"
+    values |= {name: f"{value:.4f}" for name, value in event.metrics.items()}
     # The accuracy of a whole corpus says more than that of some examples.
     values |= {score.name: f"{score.value:.2f}" for score in event.scores if score.name not in values}
     return values | ({"examples": f"{event.predicted:,}"} if event.predicted else {})
