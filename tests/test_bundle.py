@@ -23,7 +23,7 @@ from regard.bundle import (
 from regard.data.fields import with_tokenizers
 from regard.models.build import build
 from regard.nn.ragged import Ragged
-from regard.recipe import Recipe, parse
+from regard.recipe import Recipe, Transformer, parse
 from regard.tasks import load_bundle, load_translator
 from regard.text import Tokenizers
 from regard.weights import load_weights, save_weights
@@ -178,6 +178,7 @@ def test_settings_that_do_not_change_the_model_may_be_edited(tmp_path: Path) -> 
     path.write_text(text, encoding="utf-8")
     bundle = load_bundle(tmp_path)
     assert bundle.recipe.decode.beam == 7
+    assert isinstance(bundle.recipe.model, Transformer)
     assert bundle.recipe.model.dropout == 0.25
 
 

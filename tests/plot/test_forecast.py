@@ -24,7 +24,7 @@ def test_a_figure_has_a_panel_and_a_strip_for_each_column_with_weights() -> None
     (line, *_) = (line for line in upper.lines if line.get_label() == "forecast")
     np.testing.assert_allclose(np.asarray(line.get_xdata(), float), np.arange(12, 16))
     (mesh,) = strip.collections
-    shades = np.ma.filled(np.ma.asarray(mesh.get_array(), float), np.nan).ravel()
+    shades: np.ndarray = np.ma.filled(np.ma.asarray(mesh.get_array(), float), np.nan).ravel()
     np.testing.assert_allclose(shades[:12], weights)
     assert np.isnan(shades[12:]).all()
     assert render(figure, "png").startswith(b"\x89PNG")

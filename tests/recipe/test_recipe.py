@@ -106,6 +106,7 @@ def test_a_file_names_its_run_and_overrides_win(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(SMALL + "[train]\nsteps = 7\n", encoding="utf-8")
     recipe = load(file, ["train.steps=500", "model.size=base", "data.train.1.weight=0.5"])
+    assert isinstance(recipe.model, Transformer)
     assert (recipe.name, recipe.train.steps, recipe.model.width) == ("mine", 500, 512)
     assert recipe.data.train[1].weight == 0.5
 

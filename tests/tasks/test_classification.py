@@ -115,7 +115,9 @@ def collated(recipe: Recipe, texts: list[str], labels: list[str]) -> Classificat
 
 def classifier(recipe: Recipe) -> Classifier:
     torch.manual_seed(3)
-    return ClassificationTask(recipe).build(fields().sizes).double().eval()
+    model = ClassificationTask(recipe).build(fields().sizes)
+    assert isinstance(model, Classifier)
+    return model.double().eval()
 
 
 def trained(recipe: Recipe, run: Path) -> list[Event]:

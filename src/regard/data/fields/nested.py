@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.data.fields.lists import join_list, split_list, split_turns
+from regard.data.fields.lists import SEPARATOR, join_list, split_list, split_turns
 from regard.data.fields.text import TextField
 from regard.data.rows import Ids, Numbers, Rows, offsets_of
 from regard.recipe import ME, YOU, FieldKind
