@@ -92,55 +92,44 @@ def evaluate(
 
     \b
     regard evaluate runs/phrasebook
-    regard evaluate runs/phrasebook --source test.en --reference test.de
-    regard evaluate runs/phrasebook --source test.en --reference test.de --against runs/other
     regard evaluate runs/phrasebook --source test.en --reference test.de --against out.de --json
     regard evaluate runs/20news --against runs/other --figure confusion.pdf
-    regard evaluate runs/20news --source texts.txt --reference labels.txt
     regard evaluate runs/smalltalk --source dialogues.jsonl
     regard evaluate runs/digits --source pictures.txt --reference labels.txt
     regard evaluate runs/etth1
 
-    Translations are scored as a whole and by source length. For a classifier it prints accuracy, macro F1, calibration
-    error and the scores of each class; for a tagger accuracy, also of words unseen in training, and the scores of each
-    tag; for a chatbot perplexities with and without the turns before the last one, and how diverse its replies are;
-    for a forecaster the errors by step and column, beside those of baselines. Without files it uses the test set of the
-    recipe or, if there is none, the validation set.
+    Translations are scored as a whole and by source length; classifiers by accuracy, macro F1, calibration error and
+    class; taggers by accuracy, also of words unseen in training, and by tag; chatbots by perplexity with and without
+    the turns before the last one, and the variety of replies; forecasters by step and column, beside baselines.
+    Without files it uses the test set of the recipe or, if there is none, the validation set.
     """
-    task = task_of(run)
-    if task == "chat":
-        meaningless = {"--metric": metric, "--tokenize": tokenize != "13a", "--tokens": options.pop("tokens")}
-        _refuse({**meaningless, "--reference": reference, "--figure": figure}, "a chatbot")
-        evaluate_chat(run, source, against, output, as_json, device, precision_of(dtype, quantize), given(options))
-        return
-    only_translations = {"--metric": metric, "--tokenize": tokenize != "13a", "--quantize": quantize, **given(options)}
-    if task == "forecasting":
-        given_files = {"--source": source, "--reference": reference, "--figure": figure, "--against": against}
-        _refuse({**only_translations, **given_files}, "a forecaster")
-        evaluate_forecasts(run, output, as_json, device, dtype)
-        return
-    if task == "tagging":
-        _refuse({**only_translations, "--against": against}, "a tagger")
-        evaluate_tags(run, source, reference or [], output, figure, as_json, device, dtype)
-        return
-    if task in ("classification", "image_classification"):
-        _refuse(only_translations, "a classifier")
-        evaluate_labels(run, source, reference or [], against, output, figure, as_json, device, dtype)
-        return
-    if figure:
-        raise ValueError("--figure draws the confusion matrix of labels or tags; for attention maps use regard figure")
-    _evaluate_translations(
-        run,
-        _read_test_set(run, source, reference or []),
-        against,
-        metric or DEFAULT_METRICS,
-        tokenize,
-        output,
-        as_json,
-        device,
-        precision_of(dtype, quantize),
-        given(options),
-    )
+    files = {"--source": source, "--reference": reference, "--against": against, "--figure": figure}
+    settings = {"--metric": metric, "--tokenize": tokenize != "13a", "--quantize": quantize, **given(options)}
+    precision, references = precision_of(dtype, quantize), reference or []
+    match task_of(run):
+        case "chat":
+            chat_options = {name: settings.pop(name) for name in ("beam", "length_penalty") if name in settings}
+            del settings["--quantize"]
+            _refuse({**settings, "--reference": reference, "--figure": figure}, "a chatbot")
+            evaluate_chat(run, source, against, output, as_json, device, precision, chat_options)
+        case "forecasting":
+            _refuse({**settings, **files}, "a forecaster")
+            evaluate_forecasts(run, output, as_json, device, dtype)
+        case "tagging":
+            _refuse({**settings, "--against": against}, "a tagger")
+            evaluate_tags(run, source, references, output, figure, as_json, device, dtype)
+        case "classification" | "image_classification":
+            _refuse(settings, "a classifier")
+            evaluate_labels(run, source, references, against, output, figure, as_json, device, dtype)
+        case _:
+            if figure:
+                raise ValueError(
+                    "--figure draws the confusion matrix of labels or tags; for attention maps use regard figure"
+                )
+            pairs, metrics = _read_test_set(run, source, references), metric or DEFAULT_METRICS
+            _evaluate_translations(
+                run, pairs, against, metrics, tokenize, output, as_json, device, precision, given(options)
+            )
 
 
 def _evaluate_translations(

@@ -24,32 +24,42 @@ Parallel = Annotated[
         help="Recipes to train at the same time, sharing the cores. Default: 2 on a CPU, else 1.",
     ),
 ]
+RaceTask = Annotated[
+    Literal["translation", "chat"],
+    typer.Option(help="Without recipes: compare translators on the phrasebook, or chatbots on small talk."),
+]
+Amount = Annotated[
+    str | None,
+    typer.Option(
+        help="tokens=…, seconds=… or flops=… for each recipe. Default: "
+        f"{BUDGETS['translation'][0]}, for chatbots {BUDGETS['chat'][0]}; with --quick a quarter."
+    ),
+]
+Folder = Annotated[
+    str | None,
+    typer.Option(
+        help="Folder of the race. Recipes finished there are not trained again. Default: runs/race, or runs/race-chat.",
+        show_default=False,
+    ),
+]
+Join = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help=f"Maximum phrases per phrasebook sentence. Default: {JOINED_PHRASES} without recipes, else 1."
+    ),
+]
 
 
 def race(
     recipes: list[str] | None = typer.Argument(
         None, metavar="RECIPE|KEY=VALUE", help="Recipes to compare, and settings to change in all of them."
     ),
-    task: Literal["translation", "chat"] = typer.Option(
-        "translation", help="Without recipes: compare translators on the phrasebook, or chatbots on small talk."
-    ),
-    budget: str | None = typer.Option(
-        None,
-        help="tokens=…, seconds=… or flops=… for each recipe. Default: "
-        f"{BUDGETS['translation'][0]}, for chatbots {BUDGETS['chat'][0]}; with --quick a quarter.",
-    ),
-    run: str | None = typer.Option(
-        None,
-        help="Folder of the race. Recipes finished there are not trained again. Default: runs/race, or runs/race-chat.",
-        show_default=False,
-    ),
+    task: RaceTask = "translation",
+    budget: Amount = None,
+    run: Folder = None,
     device: str = typer.Option("auto", help="cpu, cuda or auto: a GPU if there is one."),
     seeds: int = typer.Option(1, min=1, help="Trainings per recipe, each with another random seed."),
-    join: int | None = typer.Option(
-        None,
-        min=1,
-        help=f"Maximum phrases per phrasebook sentence. Default: {JOINED_PHRASES} without recipes, else 1.",
-    ),
+    join: Join = None,
     parallel: Parallel = None,
     quick: bool = typer.Option(False, "--quick", help="Use a quarter of the budget."),
     complexity: bool = typer.Option(False, "--complexity", help="Measure the cost of single layers; train nothing."),
@@ -82,9 +92,7 @@ def race(
     results, stopped = _run(_with_budget(contenders, chosen), chosen, folder, device, parallel, plain)
     if results:
         if task == "chat" and all("=" in argument for argument in recipes or []):
-            from regard.race.chat import evaluate_bm25
-
-            results.append(evaluate_bm25(contenders[0].recipe))
+            results.append(_bm25(contenders[0]))
         _report(folder, chosen, results, as_json)
     if stopped:
         typer.echo("regard: some recipes are not finished; the same command resumes the race", err=True)
@@ -137,6 +145,13 @@ def _run(
             board.show(name, event)
     results = [state.result for state in board.contenders.values() if state.result is not None]
     return results, len(results) < len(contenders)
+
+
+def _bm25(contender: "Contender") -> "RaceResult":
+    """Return the result of a retriever without training, on the dialogues of a contender."""
+    from regard.race.chat import evaluate_bm25
+
+    return evaluate_bm25(contender.recipe)
 
 
 def _report(folder: Path, budget: "Budget", results: "list[RaceResult]", as_json: bool) -> None:

@@ -101,7 +101,7 @@ Recall = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ExchangeTemplate:
     """A turn of the user in several wordings, and the reply to it."""
 
     user: tuple[Wording, ...]
@@ -116,7 +116,7 @@ class Exchange:
     """The slots of the reply that come from the turn which decides it."""
 
 
-Step = tuple[Exchange, ...]
+Step = tuple[ExchangeTemplate, ...]
 """Alternatives, of which one is chosen."""
 
 
@@ -226,7 +226,7 @@ def _topic(draft: _Draft, categories: Mapping[str, Category]) -> Topic:
         bot = _wording(reply, bot_where, categories, choices)
         earlier = steps[:-1] if is_alternative else steps
         follows = head in ("then", "ellipsis")
-        exchange = _with_gold(Exchange(user, bot, FORM_OF[head], follows), earlier, where)
+        exchange = _with_gold(ExchangeTemplate(user, bot, FORM_OF[head], follows), earlier, where)
         steps[len(earlier) :] = [(*steps[len(earlier)], exchange) if is_alternative else (exchange,)]
     if not steps:
         raise ValueError(f"{draft.where}: this topic has no exchange: add lines that begin with user and bot")
@@ -264,7 +264,7 @@ def _wording(text: str, where: str, categories: Mapping[str, Category], choices:
     return Wording(tuple(literals), tuple(slots))
 
 
-def _with_gold(exchange: Exchange, earlier: list[Step], where: str) -> Exchange:
+def _with_gold(exchange: ExchangeTemplate, earlier: list[Step], where: str) -> ExchangeTemplate:
     """Return an exchange with the turn that decides its reply, which must be the only one that has the words."""
     lacking = {
         tuple(key for key in exchange.bot.keys if key[0] not in {name for name, _ in wording.keys})

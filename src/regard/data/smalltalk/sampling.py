@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from regard.data.generation import fraction
 from regard.data.smalltalk.dialogue import Dialogue, Evidence, Form
-from regard.data.smalltalk.grammar import WINDOW, Exchange, Role, Topic, Value, Wording
+from regard.data.smalltalk.grammar import WINDOW, ExchangeTemplate, Role, Topic, Value, Wording
 
 LENGTHS = (2, 3, 3, 4, 4, 4, 4, 5, 5, 5, 6)
 """Exchanges of a dialogue; each of these is equally likely."""
@@ -123,7 +123,7 @@ class DialogueSampler:
         return None
 
     def _say(
-        self, exchanges: Sequence[Exchange], wordings: Sequence[Wording], values: dict[str, Value]
+        self, exchanges: Sequence[ExchangeTemplate], wordings: Sequence[Wording], values: dict[str, Value]
     ) -> tuple[Said, ...] | None:
         """Return exchanges with their words, or None if one of the questions is not in the split."""
         texts: list[tuple[str, str]] = []
