@@ -24,7 +24,7 @@ CORNERS = np.array([[RED, GREEN], [BLUE, WHITE]], np.uint8).repeat(20, 0).repeat
 def encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
     """The bytes of a picture file."""
     buffer = io.BytesIO()
-    image.save(buffer, kind, **options)  # type: ignore[arg-type]
+    image.save(buffer, kind, **options)
     return buffer.getvalue()
 
 
