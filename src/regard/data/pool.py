@@ -45,10 +45,9 @@ class SubwordSampling:
             raise ValueError(f"the amount of sampling is between 0 and 1, not {self.amount}; switch it off with 0")
 
     def encode(self, store: Records, indices: Numbers, seeds: Sequence[int]) -> dict[str, Rows]:
-        """Encode examples of a store with random segmentation, one seed for each text field; labels are gathered."""
+        """Encode the texts of examples of a store with random segmentation, one seed for each text field."""
         texts = store.text(indices)
-        others = store.lengths.keys() - self.samplers.keys()
-        encoded = {name: rows for name, rows in store.gather(indices).items() if name in others} if others else {}
+        encoded = {}
         for (name, sampler), seed in zip(self.samplers.items(), seeds, strict=True):
             rows = Rows(*sampler.sample_batch(texts[name], self.amount, seed, self.threads))
             encoded[name] = rows.prepend(store.tags[name]) if name in store.tags else rows
@@ -63,6 +62,7 @@ class ExamplePool:
     indices: tuple[Numbers, Numbers]
     """The number of each example's store, and the index of the example in it."""
     sampled: dict[str, Rows] | None = None
+    """The sampled ids of all examples, by field. Other fields, such as pictures, are gathered for each batch."""
 
     @classmethod
     def sample(
@@ -78,7 +78,7 @@ class ExamplePool:
         sampled = _from_each(
             stores, indices, lambda number, chosen: sampling.encode(stores[number], chosen, seeds[number])
         )
-        counts = collator.sequence_lengths({name: rows.lengths for name, rows in sampled.items()})
+        counts = collator.sequence_lengths(cls(stores, indices, sampled).lengths())
         too_long = np.flatnonzero(np.logical_or.reduce([count > max_tokens for count in counts]))
         if too_long.size:
             stored = _from_each(stores, (indices[0][too_long], indices[1][too_long]), _gather_from(stores))
@@ -89,14 +89,14 @@ class ExamplePool:
 
     def lengths(self) -> dict[str, Numbers]:
         """Return for each field the number of ids of each example."""
-        if self.sampled is not None:
-            return {name: rows.lengths for name, rows in self.sampled.items()}
-        lengths = {name: np.empty(self.indices[0].size, np.int64) for name in self.stores[0].lengths}
+        sampled = self.sampled or {}
+        stored = self.stores[0].lengths.keys() - sampled.keys()
+        lengths = {name: np.empty(self.indices[0].size, np.int64) for name in stored}
         for number, store in enumerate(self.stores):
             positions = np.flatnonzero(self.indices[0] == number)
-            for name, counts in store.lengths.items():
-                lengths[name][positions] = counts[self.indices[1][positions]]
-        return lengths
+            for name in stored:
+                lengths[name][positions] = store.lengths[name][self.indices[1][positions]]
+        return lengths | {name: rows.lengths for name, rows in sampled.items()}
 
     def take(self, examples: Numbers) -> tuple[dict[str, Rows], Numbers]:
         """Return the ids, by field, of some examples of the pool, and their numbers.
@@ -106,9 +106,10 @@ class ExamplePool:
         chosen = self.indices[0][examples], self.indices[1][examples]
         bases = np.cumsum([0, *map(len, self.stores)])[:-1]
         numbers = bases[chosen[0]] + chosen[1]
-        if self.sampled is not None:
-            return {name: rows.take(examples) for name, rows in self.sampled.items()}, numbers
-        return _from_each(self.stores, chosen, _gather_from(self.stores)), numbers
+        sampled = {name: rows.take(examples) for name, rows in (self.sampled or {}).items()}
+        if self.stores[0].lengths.keys() <= sampled.keys():
+            return sampled, numbers
+        return _from_each(self.stores, chosen, _gather_from(self.stores)) | sampled, numbers
 
 
 def _gather_from(stores: Sequence[Records]) -> Load:
