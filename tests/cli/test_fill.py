@@ -61,6 +61,6 @@ def test_fill_refuses_a_causal_language_model_and_a_translator(memorised_text: P
 def test_look_and_figure_refuse_a_masked_language_model(masked_run: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has no figure of kind alignment; draw one of kind surprisal or curves"):
         run("figure", str(masked_run), "b s x", "-o", str(tmp_path / "map.svg"))
-    message = r"text generators and classifiers, but this is a MaskFiller.* predicts the next token"
+    message = r"classifiers and chatbots that write replies, but this is a MaskFiller.* predicts the next token"
     with pytest.raises(ValueError, match=message):
         run("look", str(masked_run), "--port", "0", "--no-browser")
