@@ -11,7 +11,7 @@ from tests.fork_server import forked_python
 from tests.tasks.sum_task import SumTask
 
 from regard.data.prepare import prepare
-from regard.recipe import TASK_FIELDS, Data, Recipe, SeriesCorpus, TsvCorpus, load
+from regard.recipe import TASK_FIELDS, Corpus, Data, DigitsCorpus, Recipe, SeriesCorpus, TsvCorpus, load
 from regard.tasks import load as load_run
 from regard.tasks import make_task
 from regard.train.cuda_graphs import GraphRunner, Launch
@@ -119,6 +119,7 @@ def test_a_recipe_of_an_unknown_task_is_refused(recipe: Recipe, tmp_path: Path) 
 
 
 def test_every_declared_task_can_be_made_and_has_its_declared_fields() -> None:
+    others: dict[str, Corpus] = {"forecasting": SeriesCorpus(path="train.csv"), "image_classification": DigitsCorpus()}
     for name, fields in TASK_FIELDS.items():
-        corpus = SeriesCorpus(path="train.csv") if name == "forecasting" else TsvCorpus(path="train.tsv")
+        corpus = others.get(name, TsvCorpus(path="train.tsv"))
         assert make_task(Recipe(task=name, data=Data(train=(corpus,)))).kinds == fields
