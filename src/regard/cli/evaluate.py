@@ -108,7 +108,9 @@ def evaluate(
     precision, references = precision_of(dtype, quantize), reference or []
     match task_of(run):
         case "chat":
-            chat_options = {name: settings.pop(name) for name in ("beam", "length_penalty") if name in settings}
+            chat_options: dict[str, Any] = {
+                name: settings.pop(name) for name in ("beam", "length_penalty") if name in settings
+            }
             del settings["--quantize"]
             _refuse({**settings, "--reference": reference, "--figure": figure}, "a chatbot")
             evaluate_chat(run, source, against, output, as_json, device, precision, chat_options)
