@@ -21,8 +21,8 @@ SMALL_MODEL = {
         "model.width=8", "model.embedding=8", "data.train.0.count=200", "data.valid.count=10", "data.test.count=10",
     ],
     "chat": [
-        "model.width=16", "model.inner=32", "model.heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
-        "data.train.0.count=60", "data.valid.count=4", "data.test.count=4", "train.translate=2",
+        "model.width=16", "model.embedding=16", "model.readout_width=16", "data.train.0.count=60", "data.valid.count=4",
+        "data.test.count=4", "train.translate=2",
     ],
     "tagging": [
         "model.width=8", "model.embedding=8", "data.train.0.pairs=200", "data.valid.pairs=10", "data.test.pairs=10",
