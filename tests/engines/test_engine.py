@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard import engines
 from regard.decode import LengthLimits, MixedStepper, MultiStepper, SearchOptions, SentenceOptions, search
 from regard.engines.engine import Engine, ModelEngine
-from regard.engines.indexed_engine import IndexedEngine
+from regard.engines.indexed_engine import IndexedEncoder, IndexedEngine
 from regard.engines.indexed_layers import IndexedDecoder
 from regard.engines.parts import transformer_parts
 from regard.engines.static_engine import StaticEngine
@@ -20,8 +20,8 @@ from regard.models.language_model import LanguageModel
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Stack
 from regard.nn.norm import make_norm
-from regard.nn.ragged import Ragged
-from regard.recipe import Transformer
+from regard.nn.ragged import NestedRagged, Ragged
+from regard.recipe import HierarchicalTransformer, Transformer
 
 VOCABULARY = 70
 Model = Seq2Seq | LanguageModel
@@ -277,7 +277,7 @@ def test_compiled_layers_compute_what_they_compute_in_python(family: str, precis
     compiled, plain = IndexedEngine(parts, precision), IndexedEngine(parts, precision)
     assert isinstance(compiled.decode, torch.jit.ScriptModule)
     slopes_H = compiled.decode.slopes_H
-    if compiled.encoder is not None and plain.encoder is not None:
+    if isinstance(compiled.encoder, IndexedEncoder) and isinstance(plain.encoder, IndexedEncoder):
         assert all(isinstance(layer, torch.jit.ScriptModule) for layer in compiled.encoder.compiled_layers)
         plain.encoder.compiled_layers = plain.encoder.layers
     plain.decode = IndexedDecoder(plain.decoder_layers, compiled.decode.norm, compiled.decode.output, slopes_H).eval()
@@ -337,3 +337,24 @@ def _replace_norm(stack: Any) -> None:
 
 def _replace_activation(stack: Any) -> None:
     stack.layers[0].feedforward.activation = torch.tanh
+
+
+def test_the_decoder_of_a_hierarchical_transformer_computes_what_the_model_computes() -> None:
+    torch.manual_seed(0)
+    chosen = HierarchicalTransformer(width=16, inner=24, heads=2, encoder_layers=1, decoder_layers=2)
+    model = build(chosen, VOCABULARY, VOCABULARY).double().eval().requires_grad_(False)
+    parts = transformer_parts(model)
+    assert parts is not None
+    inputs = NestedRagged.from_list([[[3, 4, 5], [6]], [], [[9] * 7, [], [1, 2], [3]]])
+    fast, own_state = IndexedEngine(parts, "float64"), model.start(inputs, 2)
+    first: list[list[list[int]]] = [[[3, 4, 5], [6]], []]
+    second: list[list[list[int]]] = [[[9] * 7, [], [1, 2], [3]]]
+    state = fast.join([fast.start(NestedRagged.from_list(dialogues), 2) for dialogues in (first, second)])
+    for step in range(5):
+        tokens = torch.arange(step, step + own_state.position_R.shape[0]) % VOCABULARY
+        logprobs, state = fast.step(tokens, state)
+        expected, own_state = model.step(tokens, own_state)
+        torch.testing.assert_close(logprobs, expected)
+        rows = torch.tensor([0, 0, 5, 4] if step == 1 else [1, 0, *range(2, tokens.shape[0])])
+        state, own_state = fast.select(state, rows), model.select(own_state, rows)
+    assert isinstance(engines.engine(model, "cpu"), IndexedEngine)

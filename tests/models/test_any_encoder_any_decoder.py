@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 import torch
 
+from regard.models import hran
 from regard.models.build import build
 from regard.models.memory import Decoder, Encoder
 from regard.models.recurrent import bahdanau
 from regard.models.seq2seq import Seq2Seq
 from regard.nn.embedding import Embedding, OutputProjection
-from regard.nn.ragged import Ragged
-from regard.recipe import Bahdanau, ConvS2S, Luong, Model, Sutskever, Transformer
+from regard.nn.ragged import NestedRagged, Ragged
+from regard.nn.tap import recording
+from regard.recipe import Bahdanau, ConvS2S, HierarchicalTransformer, Hran, Luong, Model, Sutskever, Transformer
 
 WIDTH, VOCABULARY = 8, 11
 SIZES: dict[str, Any] = {"width": WIDTH, "inner": 12, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
@@ -54,15 +56,19 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
-def test_decoding_steps_give_the_teacher_forced_log_probabilities(encoder: str, decoder: str) -> None:
-    model = crossed(encoder, decoder)
-    padded, state, steps = TARGET.to_padded(), model.start(SOURCE), []
+def check_steps(model: Seq2Seq, inputs: Ragged | NestedRagged) -> None:
+    """Check that decoding steps give the teacher-forced log-probabilities."""
+    padded, state, steps = TARGET.to_padded(), model.start(inputs), []
     for column in range(TARGET.longest):
         logprobs, state = model.step(padded[:, column], state)
         steps.append(logprobs)
-    forced = model(SOURCE, TARGET).log_softmax(-1)
+    forced = model(inputs, TARGET).log_softmax(-1)
     torch.testing.assert_close(TARGET.layout.unpad(torch.stack(steps, 1)), forced)
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), PAIRS)
+def test_decoding_steps_give_the_teacher_forced_log_probabilities(encoder: str, decoder: str) -> None:
+    check_steps(crossed(encoder, decoder), SOURCE)
 
 
 @pytest.mark.parametrize("decoder", ["sutskever", "luong"])
@@ -77,3 +83,44 @@ def test_a_bridge_of_another_width_is_refused() -> None:
     model = Seq2Seq(encoder_of("transformer"), decoder_of("bahdanau", WIDTH // 2), OutputProjection(WIDTH, VOCABULARY))
     with pytest.raises(ValueError, match="made from a vector of width 4, but the encoder leaves one of width 8"):
         model.start(SOURCE)
+
+
+NESTED: dict[str, Model] = {
+    "hran": Hran(width=WIDTH // 2, embedding=WIDTH),
+    "hierarchical": HierarchicalTransformer(**SIZES),
+}
+NESTED_PAIRS = [
+    (encoder, decoder)
+    for encoder, decoder in product(NESTED, [*FAMILIES, "hran"])
+    if not (encoder == "hran" and decoder in ("sutskever", "luong"))
+]
+DIALOGUES = NestedRagged.from_list([[[3, 4, 5], [6]], [[6]], [], [[1, 2, 3], [4], [5, 6]]])
+
+
+@pytest.mark.parametrize(("encoder", "decoder"), NESTED_PAIRS)
+def test_every_decoder_reads_the_memory_of_nested_inputs(encoder: str, decoder: str) -> None:
+    torch.manual_seed(0)
+    encoded = build(NESTED[encoder], VOCABULARY, VOCABULARY).encoder
+    summary_width = WIDTH // 2 if encoder == "hran" else WIDTH
+    decodes: Decoder
+    if decoder == "hran":
+        chosen = Hran(width=WIDTH // 2, embedding=WIDTH)
+        decodes = hran.make_decoder(chosen, Embedding(VOCABULARY, WIDTH), WIDTH, summary_width)
+    else:
+        decodes = decoder_of(decoder, summary_width)
+    check_steps(Seq2Seq(encoded, decodes, OutputProjection(WIDTH, VOCABULARY)).double().eval(), DIALOGUES)
+
+
+@pytest.mark.parametrize("encoder", FAMILIES)
+def test_a_hierarchical_decoder_reads_an_input_without_parts_as_a_single_turn(encoder: str) -> None:
+    torch.manual_seed(0)
+    summary_width = WIDTH // 2 if encoder == "bahdanau" else WIDTH
+    chosen = Hran(width=WIDTH // 2, embedding=WIDTH)
+    decoder = hran.make_decoder(chosen, Embedding(VOCABULARY, WIDTH), WIDTH, summary_width)
+    model = Seq2Seq(encoder_of(encoder), decoder, OutputProjection(WIDTH, VOCABULARY)).double().eval()
+    check_steps(model, SOURCE)
+    with recording(model, "decoder.cell.turns.weights") as seen:
+        model(SOURCE, TARGET)
+    (weights,) = seen["decoder.cell.turns.weights"]
+    expected = [[[float(step < length and row != 2)] for step in range(3)] for row, length in enumerate([2, 1, 3, 3])]
+    torch.testing.assert_close(weights[:, 0], torch.tensor(expected, dtype=torch.float64))

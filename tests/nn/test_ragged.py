@@ -1,4 +1,5 @@
 import subprocess
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -179,13 +180,31 @@ def test_a_repeated_batch_equals_one_built_from_the_repeated_list() -> None:
 PARTS = st.lists(st.lists(st.lists(st.integers(1, 99), max_size=4), max_size=4), min_size=1, max_size=5)
 
 
-@given(PARTS.filter(lambda batch: any(batch)))
-def test_the_parts_of_a_nested_batch_are_those_of_its_lists(batch: list[list[list[int]]]) -> None:
+@given(PARTS, st.integers(0, 5))
+def test_the_parts_of_a_nested_batch_are_those_of_its_lists(batch: list[list[list[int]]], filler: int) -> None:
     nested = NestedRagged.from_list(batch)
-    assert [part.tolist() for part in nested.parts().to_list()] == [part for parts in batch for part in parts]
-    assert nested.sizes.lengths_B.tolist() == list(map(len, batch))
-    assert len(nested.repeated()) == 2 * len(batch)
-    assert [part.tolist() for part in nested.repeated().parts().to_list()] == 2 * [p for parts in batch for p in parts]
+    filled = NestedRagged(
+        Ragged.from_list([*([*chain(*parts)] for parts in batch), [1] * filler]),
+        Ragged.from_list([*([len(part) for part in parts] for parts in batch), [0] * filler]),
+    )
+    # The filling stands in the middle of what is repeated.
+    for nested_batch, lists in (
+        (nested, batch),
+        (nested.repeated(), 2 * batch),
+        (filled, [*batch, []]),
+        (filled.repeated(), 2 * [*batch, []]),
+    ):
+        parts, members, layout = nested_batch.parts()
+        kept = [[part for part in parts if part] for parts in lists]
+        assert [part.tolist() for part in parts.to_list() if len(part)] == list(chain(*kept))
+        assert len(parts) == max(1, sum(map(len, kept)))
+        assert members.lengths_B.tolist() == list(map(len, kept))
+        assert layout.lengths_B.tolist() == [sum(map(len, parts)) for parts in kept]
+
+
+def test_parts_that_are_longer_than_their_sequence_are_an_error() -> None:
+    with pytest.raises(ValueError, match="the parts of sequence 1 have 3 tokens together, but it has 2"):
+        NestedRagged(Ragged.from_list([[1], [2, 3]]), Ragged.from_list([[1], [1, 2]])).parts()
 
 
 def test_a_nested_batch_needs_the_parts_of_each_sequence() -> None:

@@ -15,7 +15,7 @@ def test_every_setting_has_a_description() -> None:
 
 
 def test_the_number_of_settings_is_a_decision() -> None:
-    assert len(catalogue()) == 146
+    assert len(catalogue()) == 150
 
 
 def test_a_setting_is_found_by_its_key_or_by_a_name_only_it_has() -> None:
@@ -26,14 +26,14 @@ def test_a_setting_is_found_by_its_key_or_by_a_name_only_it_has() -> None:
 def test_a_setting_is_described_for_each_family_in_which_it_differs() -> None:
     descriptions = {setting.families: setting.description for setting in find_settings("model.width")}
     assert descriptions == {
-        ("transformer",): "Width of the residual stream, the paper's d_model (§3.1).",
-        ("sutskever", "bahdanau", "luong"): "Width of the hidden states.",
+        ("transformer", "hierarchical"): "Width of the residual stream, the paper's d_model (§3.1).",
+        ("sutskever", "bahdanau", "luong", "hran"): "Width of the hidden states.",
         ("convs2s",): "Width of the layers.",
         ("rnn",): "Width of the hidden states in each direction.",
         ("han",): "Width of the hidden states of words and sentences in each direction.",
     }
     assert [setting.allowed for setting in find_settings("model.kind")] == [
-        "one of transformer, sutskever, bahdanau, luong, convs2s, rnn, han"
+        "one of transformer, sutskever, bahdanau, luong, convs2s, hran, hierarchical, rnn, han"
     ]
 
 

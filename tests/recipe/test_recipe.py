@@ -142,7 +142,7 @@ def test_a_recipe_is_frozen() -> None:
         ("train.stepz=3", "train.stepz: no such setting; did you mean train.steps?"),
         ("steps=3", "steps: no such setting; did you mean train.steps?"),
         ("train.size=3", "train.size: no such setting; did you mean text.size or image.size or model.size?"),
-        ("layers=3", "layers: no such setting; did you mean model.encoder_layers?"),
+        ("layers=3", "layers: no such setting; did you mean model.turn_layers?"),
         ("data.train.0.sorce=x", "data.train.0.sorce: no such setting; did you mean data.train.source?"),
         ("data.valid={path='x.tsv', colums=[1, 2]}", "did you mean data.train.columns?"),
         ("train.steps=abc", "train.steps = 'abc': must be a whole number > 0"),
@@ -164,9 +164,13 @@ def test_a_recipe_is_frozen() -> None:
         ("data.train=[{kind='phrasebook'}]", "data.train.0.to: missing; Target language"),
         (
             "model.kind=luongs",
-            "must be one of 'transformer', 'sutskever', 'bahdanau', 'luong', 'convs2s', 'rnn', 'han'; did you mean",
+            "must be one of 'transformer', 'sutskever', 'bahdanau', 'luong', 'convs2s', 'hran', 'hierarchical', 'rnn', "
+            "'han'; did you mean",
         ),
-        ("model={kind='luong', heads=7}", "model.heads: no such setting of 'luong'; transformer has it"),
+        (
+            "model={kind='luong', heads=7}",
+            "model.heads: no such setting of 'luong'; transformer and hierarchical have it",
+        ),
         ("model={kind='luong', layer=7}", "model.layer: no such setting; did you mean model.layers?"),
         ("model={kind='luong', cell='lst'}", "model.cell = 'lst': must be one of lstm, gru; did you mean 'lstm'?"),
         (

@@ -18,7 +18,8 @@ record inside a model, ask the model. It holds its own copy of the weights: afte
 | StaticEngine  | Transformers on CUDA: fixed shapes, captured in CUDA graphs                         |
 | ModelEngine   | every other family, and mechanisms that the other two lack: the model's own steps   |
 
-A Transformer may be an encoder-decoder (`Seq2Seq`) or decoder-only (`LanguageModel`).
+A Transformer may be an encoder-decoder (`Seq2Seq`) or decoder-only (`LanguageModel`). Of a hierarchical Transformer,
+the IndexedEngine runs the decoder, and the encoder as it is; on CUDA, the ModelEngine serves it.
 """
 
 import torch
@@ -30,6 +31,7 @@ from regard.engines.linear import Precision
 from regard.engines.parts import transformer_parts
 from regard.engines.static_engine import StaticEngine
 from regard.engines.worker_threads import parallel
+from regard.models.hierarchical import HierarchicalTransformerEncoder
 
 __all__ = ["Engine", "Precision", "SteppableModel", "engine", "parallel"]
 
@@ -43,6 +45,6 @@ def engine(model: torch.nn.Module, device: torch.device | str = "cpu", precision
     parts = transformer_parts(model)
     if device.type == "cpu" and parts is not None and is_available():
         return IndexedEngine(parts, precision)
-    if device.type == "cuda" and parts is not None:
+    if device.type == "cuda" and parts is not None and not isinstance(parts.encoder, HierarchicalTransformerEncoder):
         return StaticEngine(parts, device, precision)
     return ModelEngine(model, device, precision)

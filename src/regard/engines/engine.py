@@ -10,7 +10,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.engines.linear import Precision, stream_dtype
-from regard.nn.ragged import Ragged
 
 
 @runtime_checkable
@@ -70,7 +69,7 @@ class ModelEngine:
         self.dtype = torch.promote_types(dtype, torch.float32)
 
     @torch.inference_mode()
-    def start(self, inputs: Ragged, beams: int = 1) -> list[JoinedState]:
+    def start(self, inputs: Any, beams: int = 1) -> list[JoinedState]:
         """Encode sources, or prefill prompts, and return the decoding state with `beams` adjacent rows for each."""
         return [JoinedState(self.model.start(inputs, beams), len(inputs) * beams)]
 

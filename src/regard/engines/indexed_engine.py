@@ -1,5 +1,6 @@
 """A Transformer on a CPU: packed linear layers, and keys and values that are pointed at instead of moved."""
 
+import copy
 import weakref
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -25,12 +26,13 @@ from regard.engines.malloc import keep_freed_memory
 from regard.engines.parts import TransformerParts
 from regard.engines.thread_sharing import ThreadSharing
 from regard.engines.topk import top_logprobs
+from regard.models.hierarchical import HierarchicalTransformerEncoder
 from regard.models.rows import check_mixed_rows, check_rows
 from regard.models.transformer import Stack
 from regard.nn.attention.banded import padded_attention
 from regard.nn.attention.mask import AttentionMask
 from regard.nn.attention.plan import LengthBuckets, plan_attention
-from regard.nn.ragged import Ragged
+from regard.nn.ragged import NestedRagged, Ragged
 
 HEAVY = 1 << 22
 """Parameters of a decoder from which on threads may share a step: reading fewer takes less time than waiting."""
@@ -95,7 +97,11 @@ class IndexedEngine:
         keep_freed_memory()
         self.precision: Precision = precision
         dtype, self.dtype = stream_dtype(precision), attention_dtype(precision)
-        self.encoder = None if model.encoder is None else IndexedEncoder(model.encoder, precision)
+        self.encoder: IndexedEncoder | HierarchicalTransformerEncoder | None = None
+        if isinstance(model.encoder, HierarchicalTransformerEncoder):
+            self.encoder = copy.deepcopy(model.encoder).to("cpu", dtype).eval()
+        elif model.encoder is not None:
+            self.encoder = IndexedEncoder(model.encoder, precision)
         self.mask, self.embed = model.decoder.mask, EngineEmbedding(model.decoder.embedding, dtype)
         blocks = model.decoder.blocks
         self.decoder_layers = [IndexedDecoderLayer(block, precision).eval() for block in blocks]
@@ -119,9 +125,9 @@ class IndexedEngine:
         self.no_memory = [(self.empty, self.empty)] * len(blocks), (self.empty,) * 5
 
     @in_inference_mode
-    def start(self, inputs: Ragged, beams: int = 1) -> IndexedState:
+    def start(self, inputs: Ragged | NestedRagged, beams: int = 1) -> IndexedState:
         """Encode sources, or prefill prompts, and return the decoding state with `beams` adjacent rows for each."""
-        prompts = inputs if self.encoder is None else None
+        prompts = inputs if self.encoder is None and isinstance(inputs, Ragged) else None
         rows, columns = len(inputs) * beams, 0 if prompts is None else prompts.longest
         memory = None if self.encoder is None else self._encode(self.encoder, inputs)
         # Row 0 of the tables belongs to nobody.
@@ -175,16 +181,24 @@ class IndexedEngine:
             first.absorb(other)
         return first
 
-    def _encode(self, encoder: IndexedEncoder, source: Ragged) -> IndexedMemory:
-        """Encode sources and compute the keys and values of their memory."""
-        encoder.embed.check(source.values, source.longest)
+    def _encode(
+        self, encoder: IndexedEncoder | HierarchicalTransformerEncoder, inputs: Ragged | NestedRagged
+    ) -> IndexedMemory:
+        """Encode inputs and compute the keys and values of their memory."""
+        if isinstance(encoder, HierarchicalTransformerEncoder):
+            assert isinstance(inputs, NestedRagged), "a hierarchical encoder reads nested inputs"
+            memory = encoder.encode(inputs)
+            source = Ragged(memory.states_ND, memory.layout)
+        else:
+            assert isinstance(inputs, Ragged), "the other encoders read sequences"
+            encoder.embed.check(inputs.values, inputs.longest)
+            source = inputs.with_values(encoder(inputs)) if inputs.tokens else inputs
         pool = self.spare_pools[1].take(source.tokens + 1)
         new = pool.take(source.tokens)
         if source.tokens:
-            memory_ND = encoder(source)
             for number, layer in enumerate(self.decoder_layers):
                 assert layer.cross is not None, "a decoder with an encoder attends to it"
-                pool.write(number, new, *layer.cross.keys_and_values(memory_ND))
+                pool.write(number, new, *layer.cross.keys_and_values(source.values))
         key_S = torch.arange(max(source.longest, MIN_KEYS))
         mask_BS = key_S < source.lengths_B[:, None]
         rows_BS = torch.where(mask_BS, source.offsets[:-1, None].long() + key_S + new.start, 0)

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from regard.engines.layers import ACTIVATIONS
 from regard.engines.topk import BLOCK
+from regard.models.hierarchical import HierarchicalTransformerEncoder
 from regard.models.language_model import LanguageModel
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Stack
@@ -35,7 +36,8 @@ KNOWN_MODULES = {
 class TransformerParts:
     """A Transformer that engines support: an encoder-decoder, or a language model, which has no encoder."""
 
-    encoder: Stack | None
+    encoder: Stack | HierarchicalTransformerEncoder | None
+    """An encoder that is no stack runs as it is."""
     decoder: Stack
     output: OutputProjection
 
@@ -61,13 +63,13 @@ def transformer_parts(model: nn.Module) -> TransformerParts | None:
     if type(model) not in (Seq2Seq, LanguageModel) or type(model.output) is not OutputProjection:
         return None
     match model:
-        case Seq2Seq(encoder=Stack() as encoder, decoder=Stack() as decoder):
+        case Seq2Seq(encoder=Stack() | HierarchicalTransformerEncoder() as encoder, decoder=Stack() as decoder):
             parts = TransformerParts(encoder, decoder, model.output)
         case LanguageModel():
             parts = TransformerParts(None, model.decoder, model.output)
         case _:
             return None
-    stacks = [parts.decoder] if parts.encoder is None else [parts.encoder, parts.decoder]
+    stacks = [stack for stack in (parts.encoder, parts.decoder) if isinstance(stack, Stack)]
     if not all(stack.layers and _is_known(stack) for stack in stacks):
         return None
     crosses = [block.cross for block in parts.decoder.blocks if block.cross is not None]

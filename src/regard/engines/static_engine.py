@@ -24,6 +24,7 @@ from regard.engines.parts import TransformerParts
 from regard.engines.static_layers import StaticLayer, Target
 from regard.engines.triton_decoder import TritonDecoder, can_serve
 from regard.engines.workspace import CacheSizes, Workspace, WorkspaceShape, logprobs_or_top
+from regard.models.hierarchical import HierarchicalTransformerEncoder
 from regard.models.rows import check_rows
 from regard.nn.ragged import Ragged
 
@@ -73,6 +74,9 @@ class StaticEngine:
 
     def __init__(self, model: TransformerParts, device: torch.device | str, precision: Precision) -> None:
         """Copy a trained model to the device. int8 is for CPUs only, and becomes float32 here."""
+        assert not isinstance(model.encoder, HierarchicalTransformerEncoder), (
+            "the shapes of its pass depend on the data"
+        )
         self.precision: Precision = "float32" if precision == "int8" else precision
         self.target = Target(torch.device(device), self.precision)
         self.device, self.dtype = self.target.device, self.target.dtype

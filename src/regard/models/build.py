@@ -6,6 +6,8 @@ from regard import recipe
 from regard.models.classifier import Classifier, FirstTokenPooler
 from regard.models.convolutional import build_convs2s
 from regard.models.han import build_hierarchical_encoder
+from regard.models.hierarchical import HierarchicalTransformerEncoder, build_hierarchical_transformer
+from regard.models.hran import build_hran
 from regard.models.language_model import LanguageModel
 from regard.models.masked_language_model import MaskedLanguageModel, PredictionHead
 from regard.models.memory import Encoder
@@ -18,7 +20,7 @@ from regard.models.transformer import build_transformer, initialise, make_decode
 from regard.nn.embedding import Embedding, OutputProjection
 from regard.nn.ngrams import NgramEmbedding
 from regard.nn.pooling import AttentionPooling, MeanPooling
-from regard.nn.recurrent import RecurrentLayers
+from regard.nn.recurrent import RecurrentLayers, is_recurrent
 
 
 def build(settings: recipe.Model, source_vocabulary: int, target_vocabulary: int) -> Seq2Seq:
@@ -46,8 +48,20 @@ def build(settings: recipe.Model, source_vocabulary: int, target_vocabulary: int
             return build_luong(settings, *sizes)
         case recipe.ConvS2S():
             return build_convs2s(settings, *sizes)
+        case recipe.Hran():
+            return build_hran(settings, *sizes)
+        case recipe.HierarchicalTransformer():
+            return build_hierarchical_transformer(settings, *sizes)
         case recipe.Rnn() | recipe.Han():
             raise ValueError(f"kind = '{settings.kind}' is an encoder without a decoder; choose another family")
+
+
+def has_dynamic_shapes(model: nn.Module) -> bool:
+    """Return whether the shapes in a pass depend on the data: a CUDA graph cannot capture, nor compilation speed it up.
+
+    The number of steps of recurrent layers depends on the data, and so does the number of turns of dialogues.
+    """
+    return is_recurrent(model) or any(isinstance(module, HierarchicalTransformerEncoder) for module in model.modules())
 
 
 def build_encoder(settings: recipe.Model, vocabulary: int) -> tuple[Encoder, int]:

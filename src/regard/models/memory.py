@@ -78,11 +78,23 @@ class NestedMemory(Memory):
     """
 
     parts: Layout = field(kw_only=True)
-    """The tokens of each part: one sequence for each part, in the order of `states_ND`."""
+    """The tokens of each part, in the order of `states_ND`; see `regard.nn.ragged.NestedParts`."""
     members: Layout = field(kw_only=True)
-    """The parts of each input: one sequence for each input."""
+    """The parts of each input."""
     part_states_UD: Float[Tensor, "U D4"] | None = field(default=None, kw_only=True)
     """A state for each part, if the encoder has one."""
+
+    @classmethod
+    def of(cls, memory: Memory) -> "NestedMemory":
+        """Return a memory with its parts; each input of an encoder that knows nothing of parts is a single one."""
+        if isinstance(memory, cls):
+            return memory
+        lengths_B, device = memory.layout.lengths_B.cpu(), memory.layout.offsets.device
+        has_tokens_B = lengths_B > 0
+        parts = Layout.from_lengths(lengths_B[has_tokens_B] if has_tokens_B.any() else [0]).to(device)
+        members = Layout.from_lengths(has_tokens_B.long()).to(device)
+        shared = memory.states_ND, memory.layout, memory.values_ND, memory.last
+        return cls(*shared, parts=parts, members=members)
 
 
 @runtime_checkable

@@ -1,6 +1,7 @@
 """Encoder-decoder models: inputs of any kind in, scores of the next target token out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from jaxtyping import Float, Int
@@ -74,12 +75,27 @@ class Seq2Seq(nn.Module):
         """
         return self.decoder.select(state, rows_R)
 
-    def forward_flops(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> float:
-        """Return the operations of a forward pass over pairs of these lengths; see `regard.nn.cost`."""
+    def forward_flops(
+        self, source_lengths: Sequence[int] | Sequence[Sequence[int]], target_lengths: Sequence[int]
+    ) -> float:
+        """Return the operations of a forward pass over pairs of these lengths; see `regard.nn.cost`.
+
+        Args:
+            source_lengths: The number of tokens of each source or, for an encoder of nested inputs, of each of its
+                parts.
+            target_lengths: The number of tokens of each target.
+        """
         if len(source_lengths) != len(target_lengths):
             raise ValueError(
                 f"{len(source_lengths)} sources do not fit {len(target_lengths)} targets; give each source one target"
             )
-        source, target = TokenCounts.of(source_lengths), TokenCounts.of(target_lengths, source_lengths)
+        nested = [length for length in source_lengths if not isinstance(length, int)]
+        if nested:
+            source = TokenCounts.of_parts(nested)
+            part_counts = TokenCounts.of(target_lengths, [len(sizes) for sizes in nested])
+            target = replace(TokenCounts.of(target_lengths, list(map(sum, nested))), parts=part_counts)
+        else:
+            flat = [length for length in source_lengths if isinstance(length, int)]
+            source, target = TokenCounts.of(flat), TokenCounts.of(target_lengths, flat)
         parts = ((self.encoder, source), (self.decoder, target), (self.output, target))
         return float(sum(count_flops(part, counts) for part, counts in parts if isinstance(part, nn.Module)))

@@ -25,8 +25,8 @@ from regard.nn.embedding import Embedding, OutputProjection
 from regard.nn.feedforward import FeedForward
 from regard.nn.norm import make_norm
 from regard.nn.position import make_position_encoding
-from regard.nn.ragged import Ragged
-from regard.recipe import Transformer
+from regard.nn.ragged import Layout, Ragged
+from regard.recipe import SelfAttentive, Transformer
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,15 +41,12 @@ class StackState:
     beams: int
 
 
-class Stack(nn.Module):
-    """An embedding, layers, and a final norm if the layers are norm-first (§3.1)."""
+class BlockStack(nn.Module):
+    """Layers, and a final norm if they are norm-first (§3.1)."""
 
-    def __init__(
-        self, embedding: Embedding, blocks: Iterable[TransformerBlock], norm: nn.Module | None, mask: AttentionMask
-    ) -> None:
+    def __init__(self, blocks: Iterable[TransformerBlock], norm: nn.Module | None, mask: AttentionMask) -> None:
         """Put built parts together; `mask` is the mask of self-attention."""
         super().__init__()
-        self.embedding = embedding
         self.layers = nn.ModuleList(blocks)
         self.norm = norm if norm is not None else nn.Identity()
         self.mask = mask
@@ -59,6 +56,31 @@ class Stack(nn.Module):
         """The layers, typed."""
         return [layer for layer in self.layers if isinstance(layer, TransformerBlock)]
 
+    def transform(
+        self, x_ND: Float[Tensor, "N D"], layout: Layout, memory: Memory | None = None
+    ) -> Float[Tensor, "N D"]:
+        """Return the state of every token, given its vector."""
+        own, cross = plan_attention(self.mask, layout, layout), None
+        if memory is not None:
+            cross = memory.states_ND, plan_attention(AttentionMask(), layout, memory.layout)
+        blocks = self.blocks
+        next_norms = [*(block.around_self.norm for block in blocks[1:]), self.norm]
+        entered_ND = blocks[0].around_self.sublayer_input(x_ND)
+        for block, next_norm in zip(blocks, next_norms, strict=True):
+            x_ND, entered_ND = block(x_ND, entered_ND, own, cross, next_norm)
+        return entered_ND
+
+
+class Stack(BlockStack):
+    """Layers over an embedding."""
+
+    def __init__(
+        self, embedding: Embedding, blocks: Iterable[TransformerBlock], norm: nn.Module | None, mask: AttentionMask
+    ) -> None:
+        """Put built parts together; `mask` is the mask of self-attention."""
+        super().__init__(blocks, norm, mask)
+        self.embedding = embedding
+
     @property
     def max_positions(self) -> int | None:
         """The longest sequence it can read; None if there is no limit."""
@@ -66,16 +88,7 @@ class Stack(nn.Module):
 
     def forward(self, tokens: Ragged, memory: Memory | None = None) -> Float[Tensor, "N D"]:
         """Return the state of every token."""
-        x_ND = self.embedding(tokens)
-        own, cross = plan_attention(self.mask, tokens.layout, tokens.layout), None
-        if memory is not None:
-            cross = memory.states_ND, plan_attention(AttentionMask(), tokens.layout, memory.layout)
-        blocks = self.blocks
-        next_norms = [*(block.around_self.norm for block in blocks[1:]), self.norm]
-        entered_ND = blocks[0].around_self.sublayer_input(x_ND)
-        for block, next_norm in zip(blocks, next_norms, strict=True):
-            x_ND, entered_ND = block(x_ND, entered_ND, own, cross, next_norm)
-        return entered_ND
+        return self.transform(self.embedding(tokens), tokens.layout, memory)
 
     def encode(self, inputs: Ragged) -> Memory:
         """Encode a ragged batch of token ids."""
@@ -155,7 +168,7 @@ class Stack(nn.Module):
         return StackState(tuple(selected(cache) for cache in state.caches), position_R, length, state.beams)
 
 
-def make_embedding(settings: Transformer, vocabulary: int) -> Embedding:
+def make_embedding(settings: SelfAttentive, vocabulary: int) -> Embedding:
     """Make the embedding of a vocabulary, with its position encoding."""
     position_width = settings.position_width or 0
     position = make_position_encoding(settings.position, position_width or settings.width, settings.positions)
@@ -170,7 +183,7 @@ def make_embedding(settings: Transformer, vocabulary: int) -> Embedding:
     )
 
 
-def make_block(settings: Transformer, cross: bool) -> TransformerBlock:
+def make_block(settings: SelfAttentive, cross: bool) -> TransformerBlock:
     """Make one layer, with or without cross-attention."""
     sizes = settings.width, settings.heads, settings.key_size, settings.value_size
     attention = *sizes, settings.score, settings.attention_dropout
@@ -185,29 +198,25 @@ def make_block(settings: Transformer, cross: bool) -> TransformerBlock:
     )
 
 
-def make_encoder(settings: Transformer, embedding: Embedding) -> Stack:
+def make_encoder(settings: SelfAttentive, embedding: Embedding) -> Stack:
     """Make a bidirectional stack over an embedding."""
-    return _make_stack(settings, embedding, settings.encoder_layers, cross=False, window=settings.window)
+    return Stack(embedding, *make_layers(settings, settings.encoder_layers, window=settings.window))
 
 
-def make_decoder(settings: Transformer, embedding: Embedding, cross: bool = True) -> Stack:
+def make_decoder(settings: SelfAttentive, embedding: Embedding, cross: bool = True) -> Stack:
     """Make a causal stack over an embedding; without cross-attention it is that of a language model."""
     window = None if cross else settings.window
-    return _make_stack(settings, embedding, settings.decoder_layers, cross, causal=True, window=window)
+    return Stack(embedding, *make_layers(settings, settings.decoder_layers, cross, causal=True, window=window))
 
 
-def _make_stack(
-    settings: Transformer,
-    embedding: Embedding,
-    layers: int,
-    cross: bool,
-    causal: bool = False,
-    window: int | None = None,
-) -> Stack:
+def make_layers(
+    settings: SelfAttentive, layers: int, cross: bool = False, causal: bool = False, window: int | None = None
+) -> tuple[list[TransformerBlock], nn.Module, AttentionMask]:
+    """Make the layers of a stack, its final norm, and its mask of self-attention."""
     norm = make_norm(settings.norm, settings.width) if settings.norm_first else nn.Identity()
     slopes = alibi_slopes(settings.heads) if settings.position == "alibi" else ()
     mask = AttentionMask(causal=causal, window=window, slopes=slopes)
-    return Stack(embedding, [make_block(settings, cross) for _ in range(layers)], norm, mask)
+    return [make_block(settings, cross) for _ in range(layers)], norm, mask
 
 
 def build_transformer(settings: Transformer, source_vocabulary: int, target_vocabulary: int) -> Seq2Seq:
@@ -220,7 +229,7 @@ def build_transformer(settings: Transformer, source_vocabulary: int, target_voca
     return model
 
 
-def initialise(model: nn.Module, settings: Transformer) -> None:
+def initialise(model: nn.Module, settings: SelfAttentive) -> None:
     """Draw all weight matrices again from N(0, init_std²), if the recipe sets `init_std`.
 
     The matrices that write into a residual stream are divided by the square root of how many its stack has (Radford et
@@ -229,7 +238,7 @@ def initialise(model: nn.Module, settings: Transformer) -> None:
     if settings.init_std is None:
         return
     writers: dict[int, int] = {}
-    for stack in (module for module in model.modules() if isinstance(module, Stack)):
+    for stack in (module for module in model.modules() if isinstance(module, BlockStack)):
         names = [name for name, _ in stack.named_parameters() if name.endswith((".out.weight", ".narrow.weight"))]
         writers |= {id(stack.get_parameter(name)): len(names) for name in names}
     for weight in model.parameters():

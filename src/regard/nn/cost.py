@@ -5,7 +5,8 @@ in the width (norms, softmax, gates, embeddings) is left out, as is usual.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Protocol, runtime_checkable
 
 from torch import nn
@@ -25,12 +26,20 @@ class TokenCounts:
     """Tokens of the memory that cross-attention reads."""
     cross_pairs: int = 0
     """Pairs of a token and a token of its memory."""
+    parts: "TokenCounts | None" = None
+    """Of nested inputs, such as dialogues of turns: the counts with each part in place of its tokens. Then `sequences`
+    counts the parts of an encoder's inputs, and `self_pairs` the pairs within a part."""
 
     @classmethod
     def of(cls, lengths: Sequence[int], memory_lengths: Sequence[int] = ()) -> "TokenCounts":
         """Count sequences of these lengths, each with a memory of that length if there are memories."""
         pairs = sum(length * memory for length, memory in zip(lengths, memory_lengths, strict=bool(memory_lengths)))
         return cls(len(lengths), sum(lengths), sum(length**2 for length in lengths), sum(memory_lengths), pairs)
+
+    @classmethod
+    def of_parts(cls, sizes: Sequence[Sequence[int]]) -> "TokenCounts":
+        """Count nested inputs whose parts have these lengths."""
+        return replace(cls.of(list(chain.from_iterable(sizes))), parts=cls.of([len(parts) for parts in sizes]))
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ that layout. These are plain tensors and ints, so `torch.compile` compiles once 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -209,6 +209,20 @@ class Ragged:
         return Ragged(self.values.pin_memory(), self.layout.pin_memory())
 
 
+class NestedParts(NamedTuple):
+    """The parts of a nested batch; those without tokens are left out.
+
+    If no part is left, a single one without tokens takes their place, which belongs to no sequence.
+    """
+
+    tokens: Ragged
+    """The tokens, with each part as a sequence of its own."""
+    members: Layout
+    """The parts of each sequence."""
+    layout: Layout
+    """The tokens of each sequence."""
+
+
 @dataclass(frozen=True, eq=False)
 class NestedRagged:
     """A batch of sequences of parts, such as dialogues of turns: tokens, and the sizes of the parts.
@@ -244,13 +258,31 @@ class NestedRagged:
         """The device of the batch."""
         return self.tokens.device
 
-    def parts(self) -> Ragged:
-        """Return the tokens with each part as a sequence of its own; reads the sizes on the host."""
-        layout = Layout.from_lengths(self.sizes.values)
-        return Ragged(self.tokens.values[: layout.tokens], layout)
+    def parts(self) -> NestedParts:
+        """Return the parts, each as a sequence of its own; reads the sizes on the host.
+
+        Raises:
+            ValueError: The parts of a sequence have more tokens than the sequence.
+        """
+        sizes, counts_B, given_B = (
+            tensor.cpu().numpy() for tensor in (self.sizes.values, self.sizes.lengths_B, self.tokens.lengths_B)
+        )
+        sequence, kept = np.repeat(np.arange(counts_B.size), counts_B), sizes > 0
+        lengths_B = np.bincount(sequence, sizes, counts_B.size).astype(np.int64)
+        if (lengths_B > given_B).any():
+            wrong = int((lengths_B > given_B).argmax())
+            raise ValueError(
+                f"the parts of sequence {wrong} have {lengths_B[wrong]} tokens together, but it has {given_B[wrong]}"
+            )
+        parts = Layout.from_lengths(sizes[kept] if kept.any() else np.zeros(1, np.int64)).to(self.device)
+        members = Layout.from_lengths(np.bincount(sequence[kept], minlength=counts_B.size)).to(self.device)
+        layout, values = Layout.from_lengths(lengths_B).to(self.device), self.tokens.values
+        if layout.tokens < values.shape[0]:  # filled up
+            values = values[self.tokens.position_N < layout.lengths_B[self.tokens.sequence_N]]
+        return NestedParts(Ragged(values, parts), members, layout)
 
     def repeated(self) -> "NestedRagged":
-        """Return the batch followed by itself; it must not be filled up."""
+        """Return the batch followed by itself."""
         return NestedRagged(self.tokens.repeated(), self.sizes.repeated())
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "NestedRagged":

@@ -240,10 +240,7 @@ class RecurrentLayers(nn.Module):
 
 
 def is_recurrent(model: nn.Module) -> bool:
-    """Return whether a model has recurrent layers.
-
-    Their number of steps depends on the data, so a CUDA graph cannot capture them, and compiling them gains nothing.
-    """
+    """Return whether a model has recurrent layers, which run as many steps as the longest sequence has tokens."""
     return any(isinstance(module, RecurrentLayers) for module in model.modules())
 
 

@@ -123,7 +123,7 @@ class Chatbot:
         assert isinstance(reply, TextField)
         self.model, self.history_field, self.reply_field = model, history, reply
         self.fields, self.turns, self.hierarchical = fields, turns, hierarchical
-        self.longest = longest if hierarchical else min(longest, max_tokens(model.encoder.max_positions))
+        self.longest = min(longest, max_tokens(model.encoder.max_positions))
         self.max_reply = max_tokens(model.decoder.max_positions, reserved=1)
         self.engine: SteppableModel = engine or model
         self.reverse: Chatbot | None = None

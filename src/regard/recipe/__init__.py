@@ -18,7 +18,8 @@ from regard.recipe.data import (
 from regard.recipe.decode import Decode
 from regard.recipe.images import IMAGE_CORPORA, DigitsCorpus, ImagesCorpus, ImageSettings, ScenesCorpus
 from regard.recipe.load import dump, load, parse, render, shipped_recipe, shipped_recipes
-from regard.recipe.model import Bahdanau, ConvS2S, Han, Luong, Model, Rnn, Sutskever, Transformer
+from regard.recipe.model import ConvS2S, HierarchicalTransformer, Model, SelfAttentive, Transformer
+from regard.recipe.recurrent import Bahdanau, Han, Hran, Luong, Rnn, Sutskever
 from regard.recipe.settings import Recipe, Text, Train
 from regard.recipe.starter import starter
 from regard.recipe.tasks import (
@@ -56,6 +57,8 @@ __all__ = [
     "FieldKind",
     "Filter",
     "Han",
+    "HierarchicalTransformer",
+    "Hran",
     "ImageSettings",
     "ImagesCorpus",
     "JsonlCorpus",
@@ -66,6 +69,7 @@ __all__ = [
     "Recipe",
     "Rnn",
     "ScenesCorpus",
+    "SelfAttentive",
     "Setting",
     "SmallTalkCorpus",
     "Sutskever",

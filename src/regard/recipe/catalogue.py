@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from regard.recipe.model import Family
+from regard.recipe.family import Family
 from regard.recipe.settings import Recipe
 
 

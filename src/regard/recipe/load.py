@@ -9,7 +9,7 @@ from typing import Any
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
-from regard.recipe.model import Family
+from regard.recipe.family import Family
 from regard.recipe.problems import describe
 from regard.recipe.settings import Recipe
 from regard.run_files import RECIPE

@@ -1,88 +1,17 @@
 """The `[model]` section: a class for each model family, of which `kind` selects one."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from regard.recipe.section import Fraction, Layers, Section, Size
-
-Sizes = dict[str, dict[str, Any]]
-Tied = Literal["all", "decoder", "embeddings", "outer", "none"]
-
-_ONLY_FOR_DECODERS = {"decoder_layers", "tied"}
-_ONLY_FOR_TRAINING = {"size", "dropout", "attention_dropout", "activation_dropout", "word_dropout", "init_std"}
+from regard.recipe.family import Family, Sizes, Tied
+from regard.recipe.recurrent import Bahdanau, Han, Hran, Luong, Rnn, Sutskever
+from regard.recipe.section import Fraction, Layers, Size
 
 
-class Family(Section):
-    """A model family: its name, and presets of which a recipe states only the differences."""
+class SelfAttentive(Family):
+    """The settings that the families of Transformers share."""
 
-    SIZES: ClassVar[Sizes] = {}
-    """The settings of each preset."""
-    FOLLOWS: ClassVar[dict[str, str]] = {}
-    """Settings whose default is the value of another setting."""
-
-    kind: str
-    """The family of the model."""
-    size: str
-    """A preset."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_from_size(cls, value: object) -> object:
-        if not isinstance(value, dict):
-            return value
-        filled = {**cls.SIZES.get(str(value.get("size", "small")), {}), **value}
-        for name, followed in cls.FOLLOWS.items():
-            if filled.get(name) is None and followed in filled:
-                filled[name] = filled[followed]
-        return filled
-
-    @property
-    def preset(self) -> dict[str, Any]:
-        """The settings of the model's size."""
-        return self.SIZES[self.size]
-
-    @property
-    def architecture(self) -> dict[str, Any]:
-        """The settings that trained weights depend on: all but the preset's name, dropout and initialisation."""
-        return {name: value for name, value in self.model_dump(mode="json").items() if name not in _ONLY_FOR_TRAINING}
-
-    @property
-    def encoder_architecture(self) -> dict[str, Any]:
-        """The settings that the trained weights of an encoder depend on."""
-        return {name: value for name, value in self.architecture.items() if name not in _ONLY_FOR_DECODERS}
-
-
-def _check_tied(tied: str, embedding: int, output: int, name: str) -> None:
-    """Raise an error if embedding and output are to share a matrix but differ in width.
-
-    Args:
-        tied: The setting of that name.
-        embedding: Size of the embeddings.
-        output: Size of the output projection's input.
-        name: The setting that determines `output`.
-    """
-    if tied in ("all", "decoder", "outer") and embedding != output:
-        raise ValueError(
-            f"tied = '{tied}' shares the embedding of width {embedding} with the output projection, whose input has "
-            f"{name} = {output}; make them equal, or set tied = 'embeddings' or 'none'"
-        )
-
-
-class Transformer(Family):
-    """The Transformer (Vaswani et al. 2017)."""
-
-    SIZES: ClassVar[Sizes] = {
-        "tiny": {"width": 128, "inner": 256, "heads": 4, "encoder_layers": 4, "decoder_layers": 4, "dropout": 0.3},
-        "small": {"width": 256, "inner": 1024, "heads": 4, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1},
-        "base": {"width": 512, "inner": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6, "dropout": 0.1},
-        "big": {"width": 1024, "inner": 4096, "heads": 16, "encoder_layers": 6, "decoder_layers": 6, "dropout": 0.3},
-    }
-
-    kind: Literal["transformer"] = "transformer"
-    """The family of the model."""
-    size: Literal["tiny", "small", "base", "big"] = "small"
-    """A preset for width, inner, heads, layers and dropout; `base` and `big` are the paper's (§6.2, table 3)."""
     width: Size = 256
     """Width of the residual stream, the paper's d_model (§3.1)."""
     inner: Size = 1024
@@ -140,14 +69,14 @@ class Transformer(Family):
         return self.position not in ("rotary", "alibi", "none")
 
     @model_validator(mode="after")
-    def _heads_divide_width(self) -> "Transformer":
+    def _heads_divide_width(self) -> "SelfAttentive":
         if self.width % self.heads:
             divisors = [n for n in range(1, 65) if self.width % n == 0]
             raise ValueError(f"width = {self.width} does not divide into heads = {self.heads}; heads may be {divisors}")
         return self
 
     @model_validator(mode="after")
-    def _dropped_words_have_positions(self) -> "Transformer":
+    def _dropped_words_have_positions(self) -> "SelfAttentive":
         # Each norm multiplies the gradient of an all-zero vector by 1 / √ε, about 300, in every layer.
         if self.word_dropout and not self.has_position_vectors:
             raise ValueError(
@@ -158,7 +87,7 @@ class Transformer(Family):
         return self
 
     @model_validator(mode="after")
-    def _position_width_fits(self) -> "Transformer":
+    def _position_width_fits(self) -> "SelfAttentive":
         if self.position_width is None:
             return self
         if not self.has_position_vectors:
@@ -178,103 +107,42 @@ class Transformer(Family):
         return self
 
 
-class Recurrent(Family):
-    """The settings that the recurrent families share."""
+class Transformer(SelfAttentive):
+    """The Transformer (Vaswani et al. 2017)."""
 
-    FOLLOWS: ClassVar[dict[str, str]] = {"embedding": "width"}
+    SIZES: ClassVar[Sizes] = {
+        "tiny": {"width": 128, "inner": 256, "heads": 4, "encoder_layers": 4, "decoder_layers": 4, "dropout": 0.3},
+        "small": {"width": 256, "inner": 1024, "heads": 4, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1},
+        "base": {"width": 512, "inner": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6, "dropout": 0.1},
+        "big": {"width": 1024, "inner": 4096, "heads": 16, "encoder_layers": 6, "decoder_layers": 6, "dropout": 0.3},
+    }
 
+    kind: Literal["transformer"] = "transformer"
+    """The family of the model."""
+    size: Literal["tiny", "small", "base", "big"] = "small"
+    """A preset for width, inner, heads, layers and dropout; `base` and `big` are the paper's (§6.2, table 3)."""
+
+
+class HierarchicalTransformer(SelfAttentive):
+    """A Transformer that reads the words of each turn, and then the turns; its decoder attends to all words."""
+
+    SIZES: ClassVar[Sizes] = {
+        "tiny": {"width": 128, "inner": 256, "heads": 4, "encoder_layers": 2, "decoder_layers": 4, "dropout": 0.3},
+        "small": {"width": 256, "inner": 1024, "heads": 4, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.1},
+        "base": {
+            **{"width": 512, "inner": 2048, "heads": 8, "encoder_layers": 6, "turn_layers": 2},
+            **{"decoder_layers": 6, "dropout": 0.1},
+        },
+    }
+
+    kind: Literal["hierarchical"] = "hierarchical"
+    """The family of the model."""
     size: Literal["tiny", "small", "base"] = "small"
-    """A preset for widths, layers, dropout and tied; `base` is that of the paper."""
-    width: Size = 256
-    """Width of the hidden states."""
-    embedding: Size = 256
-    """Width of the token embeddings; unset is width."""
-    cell: Literal["lstm", "gru"] = "lstm"
-    """The recurrent cell: LSTM (Hochreiter & Schmidhuber 1997) or GRU (Cho et al. 2014)."""
-    dropout: Fraction = 0.2
-    """Dropout on embeddings, between layers and before the output, never along time (Zaremba et al. 2014)."""
-    tied: Tied = "all"
-    """Which of source embedding, target embedding and output projection share one matrix (Press & Wolf 2017): all;
-    `decoder`: target and output; `embeddings`: source and target; `outer`: source and output; none."""
-
-    @property
-    def output_width(self) -> tuple[int, str]:
-        """Width of the output projection's input, and the setting that determines it."""
-        return self.width, "width"
-
-    @model_validator(mode="after")
-    def _tied_widths_are_equal(self) -> "Recurrent":
-        _check_tied(self.tied, self.embedding, *self.output_width)
-        return self
-
-
-class Sutskever(Recurrent):
-    """Sequence to sequence through one vector (Sutskever et al. 2014)."""
-
-    SIZES: ClassVar[Sizes] = {
-        "tiny": {"width": 128, "layers": 2, "dropout": 0.2},
-        "small": {"width": 256, "layers": 2, "dropout": 0.2},
-        "base": {"width": 1000, "layers": 4, "dropout": 0.0, "tied": "none"},
-    }
-
-    kind: Literal["sutskever"] = "sutskever"
-    """The family of the model."""
-    layers: Layers = 2
-    """Layers of the encoder, and of the decoder."""
-    backwards: bool = True
-    """Read the source backwards, so that the beginnings of source and target are close (Sutskever et al. 2014, section
-    3.3)."""
-
-
-class Bahdanau(Recurrent):
-    """Soft alignment from the previous state (Bahdanau et al. 2015)."""
-
-    FOLLOWS: ClassVar[dict[str, str]] = {"embedding": "width", "readout_width": "embedding"}
-    SIZES: ClassVar[Sizes] = {
-        "tiny": {"width": 128, "dropout": 0.2},
-        "small": {"width": 256, "dropout": 0.2},
-        "base": {"width": 1000, "embedding": 620, "readout_width": 500, "dropout": 0.0, "tied": "none"},
-    }
-
-    kind: Literal["bahdanau"] = "bahdanau"
-    """The family of the model."""
-    cell: Literal["lstm", "gru"] = "gru"
-    """The recurrent cell: LSTM (Hochreiter & Schmidhuber 1997) or GRU (Cho et al. 2014)."""
-    readout: Literal["maxout", "linear"] = "maxout"
-    """The layer between state, token and context and the output: maxout (Goodfellow et al. 2013) or linear."""
-    readout_width: Size = 256
-    """Width of the read-out, l in the paper; unset is embedding."""
-
-    @property
-    def output_width(self) -> tuple[int, str]:
-        """Width of the output projection's input, and the setting that determines it."""
-        return self.readout_width, "readout_width"
-
-
-class Luong(Recurrent):
-    """Attention from the current state (Luong et al. 2015)."""
-
-    SIZES: ClassVar[Sizes] = {
-        "tiny": {"width": 128, "layers": 2, "dropout": 0.2},
-        "small": {"width": 256, "layers": 2, "dropout": 0.2},
-        "base": {"width": 1000, "layers": 4, "dropout": 0.2, "tied": "none"},
-    }
-
-    kind: Literal["luong"] = "luong"
-    """The family of the model."""
-    layers: Layers = 2
-    """Layers of the encoder, and of the decoder."""
-    score: Literal["dot", "scaled", "bilinear", "additive"] = "bilinear"
-    """Score function of attention: dot, `bilinear` for "general", `additive` for "concat" (Luong et al. 2015, section
-    3.1); scaled (Vaswani et al. 2017)."""
-    feeding: bool = True
-    """Input feeding: concatenate the last attentional vector with the next token's embedding (Luong et al. 2015,
-    section 3.3). Without it, training reads a whole target at once and is faster."""
-    reach: Size | None = None
-    """Local attention: attend no further than this from the position that each state predicts, D = 10 in the paper
-    (Luong et al. 2015, section 3.2, local-p); unset attends to the whole source."""
-    backwards: bool = True
-    """Read the source backwards (Sutskever et al. 2014, section 3.3)."""
+    """A preset for width, inner, heads, layers and dropout."""
+    encoder_layers: Layers = 3
+    """Layers of the encoder in which the words of a turn attend to each other."""
+    turn_layers: Layers = 1
+    """Layers of the encoder in which the turns attend to each other."""
 
 
 class ConvS2S(Family):
@@ -316,64 +184,6 @@ class ConvS2S(Family):
         return self
 
 
-class Rnn(Family):
-    """A recurrent encoder, bidirectional (Schuster & Paliwal 1997), for classification and tagging."""
-
-    FOLLOWS: ClassVar[dict[str, str]] = {"embedding": "width"}
-    SIZES: ClassVar[Sizes] = {
-        "tiny": {"width": 64, "layers": 1, "dropout": 0.3},
-        "small": {"width": 128, "layers": 2, "dropout": 0.3},
-        "base": {"width": 256, "layers": 2, "dropout": 0.3},
-    }
-
-    kind: Literal["rnn"] = "rnn"
-    """The family of the model."""
-    size: Literal["tiny", "small", "base"] = "small"
-    """A preset for width, layers and dropout."""
-    width: Size = 128
-    """Width of the hidden states in each direction."""
-    embedding: Size = 128
-    """Width of the token embeddings; unset is width."""
-    layers: Layers = 2
-    """Number of layers."""
-    cell: Literal["lstm", "gru"] = "lstm"
-    """The recurrent cell: LSTM (Hochreiter & Schmidhuber 1997) or GRU (Cho et al. 2014)."""
-    bidirectional: bool = True
-    """Read in both directions and concatenate the two states."""
-    dropout: Fraction = 0.3
-    """Dropout on embeddings, between layers and before the output, never along time (Zaremba et al. 2014)."""
-    word_dropout: Fraction = 0.0
-    """Dropout of whole token embeddings (Gal & Ghahramani 2016)."""
-
-
-class Han(Family):
-    """The hierarchical attention network for documents (Yang et al. 2016)."""
-
-    FOLLOWS: ClassVar[dict[str, str]] = {"embedding": "width", "attention_width": "width"}
-    SIZES: ClassVar[Sizes] = {
-        "tiny": {"width": 32, "embedding": 64, "dropout": 0.3},
-        "small": {"width": 50, "embedding": 200, "attention_width": 100, "dropout": 0.3},
-        "base": {"width": 128, "embedding": 256, "attention_width": 256, "dropout": 0.3},
-    }
-
-    kind: Literal["han"] = "han"
-    """The family of the model."""
-    size: Literal["tiny", "small", "base"] = "small"
-    """A preset for widths and dropout; `small` has the sizes of the paper (§3.3)."""
-    width: Size = 50
-    """Width of the hidden states of words and sentences in each direction."""
-    embedding: Size = 200
-    """Width of the word embeddings; unset is width."""
-    attention_width: Size = 100
-    """Width of the hidden representation that attention compares with its context vector; unset is width."""
-    cell: Literal["lstm", "gru"] = "gru"
-    """The recurrent cell: GRU, as in the paper (Cho et al. 2014), or LSTM (Hochreiter & Schmidhuber 1997)."""
-    dropout: Fraction = 0.3
-    """Dropout on embeddings, on sentence vectors and before the output."""
-    word_dropout: Fraction = 0.0
-    """Dropout of whole token embeddings (Gal & Ghahramani 2016)."""
-
-
 def _family(value: object) -> str:
     """Return the family that a table names; the default is a Transformer."""
     if isinstance(value, Family):
@@ -387,6 +197,8 @@ Model = Annotated[
     | Annotated[Bahdanau, Tag("bahdanau")]
     | Annotated[Luong, Tag("luong")]
     | Annotated[ConvS2S, Tag("convs2s")]
+    | Annotated[Hran, Tag("hran")]
+    | Annotated[HierarchicalTransformer, Tag("hierarchical")]
     | Annotated[Rnn, Tag("rnn")]
     | Annotated[Han, Tag("han")],
     Discriminator(_family),

@@ -11,7 +11,8 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from regard.recipe.data import Data, as_dialogues
 from regard.recipe.decode import Decode
 from regard.recipe.images import IMAGE_CORPORA, ImageSettings, as_images
-from regard.recipe.model import Han, Model, Rnn, Transformer
+from regard.recipe.model import Model, Transformer
+from regard.recipe.recurrent import Han, Rnn
 from regard.recipe.section import Fraction, Positive, Section, TupleOf
 from regard.recipe.tasks import (
     MASK,
@@ -100,7 +101,7 @@ class Train(Section):
     """Compile the model with `torch.compile`; `auto` compiles on CUDA if the run is long enough to gain from it."""
     record: bool | Literal["auto"] = "auto"
     """Use CUDA graphs, in a run of one process on CUDA; `auto` uses them if they are faster for some first batches.
-    Recurrent models cannot use them."""
+    Recurrent and hierarchical models cannot use them."""
     sharding: Literal["ddp", "fsdp"] = "ddp"
     """With several processes: replicate the model (`ddp`) or shard it (`fsdp`)."""
     ema: Fraction = 0.0

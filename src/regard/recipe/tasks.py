@@ -21,7 +21,7 @@ TASK_FAMILIES: dict[str, tuple[str, ...]] = {
     "language_model": ("transformer",),
     "classification": ("transformer", "rnn", "han"),
     "tagging": ("transformer", "rnn"),
-    "chat": ("transformer", "sutskever", "bahdanau", "luong", "convs2s", "rnn"),
+    "chat": ("transformer", "sutskever", "bahdanau", "luong", "convs2s", "hran", "hierarchical", "rnn"),
 }
 """The model families that each built-in task works with."""
 MASK = "<mask>"

@@ -29,6 +29,7 @@ from regard.tasks.task import Predictions, ProcessGroup, Sample, Task
 from regard.tasks.token_loss import teacher_forced_loss, token_sums
 from regard.text import END, START
 
+TURN_LENGTH = 12  # tokens of a turn, as far as costs are estimated
 SAMPLES = 3  # shown at each validation
 COLLAPSED = 0.3  # share of the most frequent reply from which a warning is logged, if references repeat less
 MIN_REPLIES = 50  # replies from which such a share says something
@@ -125,10 +126,12 @@ class ChatTask(Task):
         return int(lengths["reply"].sum()) + len(lengths["reply"])
 
     def flops(self, model: nn.Module, lengths: Mapping[str, Lengths]) -> float:
-        """Return the operations of encoder, decoder and output layer."""
+        """Return the operations of the model; turns are assumed to have about `TURN_LENGTH` tokens."""
         assert isinstance(model, Seq2Seq)
-        history, reply = self.sequence_lengths(lengths)
-        return model.forward_flops(history.tolist(), reply.tolist())
+        history, reply = (numbers.tolist() for numbers in self.sequence_lengths(lengths))
+        if is_hierarchical(self.recipe.model):
+            return model.forward_flops([self._assumed_turns(tokens) for tokens in history], reply)
+        return model.forward_flops(history, reply)
 
     def field_of(self, parameter: str) -> str:
         """Return `history` for the embedding of the encoder, and `reply` for all other matrices with a vocabulary."""
@@ -164,10 +167,17 @@ class ChatTask(Task):
     ) -> list[str]:
         """Reply to histories, each process its share; return all replies on every process."""
         assert isinstance(model, Seq2Seq)
-        data = self.recipe.data
-        chatbot = Chatbot(model, fields, self.recipe.decode, longest=data.longest, turns=data.turns)
+        data, hierarchical = self.recipe.data, is_hierarchical(self.recipe.model)
+        chatbot = Chatbot(
+            model, fields, self.recipe.decode, longest=data.longest, turns=data.turns, hierarchical=hierarchical
+        )
         replies = chatbot.reply(histories[group.rank :: group.world_size], beam=beam)
         return group.gather_strided([reply.text for reply in replies])
+
+    def _assumed_turns(self, tokens: int) -> list[int]:
+        """Return the tokens of each turn of a history, as if all turns were equally long."""
+        turns = min(-(-tokens // TURN_LENGTH), self.recipe.data.turns)
+        return [len(range(number, tokens, turns)) for number in range(turns)]
 
     def _scores(self, replies: Sequence[str], references: Sequence[str]) -> tuple[Score, ...]:
         """Return BLEU, and the share of distinct words and pairs of words; case is ignored with lower-case text."""

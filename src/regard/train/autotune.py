@@ -19,8 +19,8 @@ from torch import nn
 from regard.data.batch import Batch
 from regard.data.batching import longest_sequence
 from regard.data.rows import Rows, offsets_of
+from regard.models.build import has_dynamic_shapes
 from regard.nn.embedding import Embedding, OutputProjection
-from regard.nn.recurrent import is_recurrent
 from regard.train.cuda_graphs import WARMUP, GraphRunner, PassResult
 from regard.train.device import autocast
 from regard.train.distributed import unwrap
@@ -145,15 +145,15 @@ class ExecutionMode(NamedTuple):
 def choose_execution_mode(setup: TrainingSetup, state: RunState) -> ExecutionMode:
     """Resolve `train.compile` and `train.record`; on CUDA some batches are timed if one of them is `auto`."""
     settings, group = setup.recipe.train, setup.group
-    cuda, recurrent = group.device.type == "cuda", is_recurrent(setup.model)
-    capturable = bool(settings.record) and cuda and group.world_size == 1 and not recurrent
+    cuda, dynamic = group.device.type == "cuda", has_dynamic_shapes(setup.model)
+    capturable = bool(settings.record) and cuda and group.world_size == 1 and not dynamic
     if settings.compile is True or not cuda:
         return ExecutionMode(settings.compile is True, capturable)
     if settings.compile is False and not (capturable and settings.record == "auto"):
         return ExecutionMode(captured=capturable)
-    if recurrent:
+    if dynamic:
         return ExecutionMode(
-            reason="not compiled: recurrent layers have their own kernels, and batches differ in their number of steps"
+            reason="not compiled: batches differ in the number of steps of recurrent layers, or of turns"
         )
     if group.world_size > 1 and settings.sharding == "fsdp":
         return ExecutionMode(reason="not compiled: the model is sharded (train.compile=true compiles it anyway)")

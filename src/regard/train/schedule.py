@@ -9,7 +9,7 @@ import math
 from bisect import bisect_right
 from typing import Any, Literal, NamedTuple
 
-from regard.recipe import Recipe, Train, Transformer
+from regard.recipe import Recipe, SelfAttentive, Train
 from regard.recipe.section import Positive
 
 CPU_TOKENS, CUDA_TOKENS = 1024, 4096  # smaller batches are about as fast per token on a CPU, but not on CUDA
@@ -61,7 +61,7 @@ def resolve(recipe: Recipe, steps: int, every: int = 0) -> ResolvedTrain:
 
 def _default_optimiser(recipe: Recipe) -> dict[str, Any]:
     """Return optimiser, peak learning rate and schedule, which depend on each other, of a recipe that names none."""
-    if isinstance(recipe.model, Transformer):
+    if isinstance(recipe.model, SelfAttentive):
         rate = MUON_RATE * math.sqrt(MUON_WIDTH / max(recipe.model.width, MUON_WIDTH))
         return {"optimiser": "muon", "rate": rate, "schedule": "cosine"}
     return {"optimiser": "adamw", "rate": 2e-3, "schedule": "cosine"}

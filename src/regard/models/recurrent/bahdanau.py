@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from regard.models.memory import Memory
 from regard.models.recurrent.encoder import RecurrentEncoder
-from regard.models.recurrent.state import RecurrentState, force_step_by_step, spread_over_beams
+from regard.models.recurrent.state import MemoryCache, RecurrentState, force_step_by_step, spread_over_beams
 from regard.models.seq2seq import Seq2Seq
 from regard.models.tying import tie
+from regard.nn.attention.kv_cache import KVCache
 from regard.nn.attention.scores import AdditiveScore
 from regard.nn.attention.single_head import AttentionFormulas, SingleHeadAttention
 from regard.nn.cost import TokenCounts, count_flops
@@ -25,8 +26,35 @@ from regard.nn.tap import Tap
 from regard.recipe import Bahdanau
 
 
-class AttentiveCell(nn.Module):
-    """A recurrent step that attends first."""
+class AttendingCell(nn.Module):
+    """A recurrent step that attends first: base class of what `BahdanauDecoder` repeats."""
+
+    def __init__(self, recurrence: RecurrentLayers) -> None:
+        """Create the cell; the recurrence reads the token's vector and the context, concatenated."""
+        super().__init__()
+        self.recurrence = recurrence
+
+    def make_cache(self, memory: Memory) -> MemoryCache:
+        """Return what attention needs of a memory, computed once for all steps."""
+        raise NotImplementedError
+
+    def attend(self, s_RD: Float[Tensor, "R D"], cache: MemoryCache) -> Float[Tensor, "R D2"]:
+        """Return the context of each row, given its state before the step."""
+        raise NotImplementedError
+
+    def forward(
+        self, x_RD: Float[Tensor, "R D"], state: RecurrentState
+    ) -> tuple[Float[Tensor, "R D2"], RecurrentState]:
+        """Return the concatenation of new state, token and context, and the next decoding state."""
+        assert state.cache is not None, "the cell attends to a memory"
+        # The query is s_{i-1}, the state before this step (eq. 6), so attention comes before the recurrence.
+        context_RD = self.attend(state.hidden[0][-1], state.cache)
+        top_RD, hidden = self.recurrence.step(torch.cat([x_RD, context_RD], -1), state.hidden)
+        return torch.cat([self.recurrence.states(top_RD), x_RD, context_RD], -1), state.advanced(hidden)
+
+
+class AttentiveCell(AttendingCell):
+    """A recurrent step that first attends to all states of the memory."""
 
     formulas: ClassVar = AttentionFormulas(
         "s_{i−1}",
@@ -37,19 +65,19 @@ class AttentiveCell(nn.Module):
     )
 
     def __init__(self, cross: SingleHeadAttention, recurrence: RecurrentLayers, memory_width: int) -> None:
-        """Put built parts together; the recurrence reads the token's vector and the context, concatenated."""
-        super().__init__()
-        self.cross, self.recurrence, self.memory_width = cross, recurrence, memory_width
+        """Put built parts together."""
+        super().__init__(recurrence)
+        self.cross, self.memory_width = cross, memory_width
 
-    def forward(
-        self, x_RD: Float[Tensor, "R D"], state: RecurrentState
-    ) -> tuple[Float[Tensor, "R D2"], RecurrentState]:
-        """Return the concatenation of new state, token and context, and the next decoding state."""
-        assert state.cache is not None, "the cell attends to a memory"
-        # The query is s_{i-1}, the state before this step (eq. 6), so attention comes before the recurrence.
-        context_RD = self.cross.step(state.hidden[0][-1], state.cache)
-        top_RD, hidden = self.recurrence.step(torch.cat([x_RD, context_RD], -1), state.hidden)
-        return torch.cat([self.recurrence.states(top_RD), x_RD, context_RD], -1), state.advanced(hidden)
+    def make_cache(self, memory: Memory) -> KVCache:
+        """Return keys and values of a memory."""
+        return self.cross.make_cache(memory.states_ND, memory.values, memory.layout)
+
+    def attend(self, s_RD: Float[Tensor, "R D"], cache: MemoryCache) -> Float[Tensor, "R D2"]:
+        """Return the context of each row, given its state before the step."""
+        assert isinstance(cache, KVCache), "the cache of this cell"
+        context_RD: Tensor = self.cross.step(s_RD, cache)
+        return context_RD
 
     def flops(self, counts: TokenCounts) -> int:
         """Return the operations of a forward pass."""
@@ -82,7 +110,7 @@ class ReadOut(nn.Module):
 class BahdanauDecoder(nn.Module):
     """A decoder that attends from its previous state, and so decodes step by step in training too."""
 
-    def __init__(self, embedding: Embedding, cell: AttentiveCell, bridge: nn.Linear, readout: ReadOut) -> None:
+    def __init__(self, embedding: Embedding, cell: AttendingCell, bridge: nn.Linear, readout: ReadOut) -> None:
         """Put built parts together; `bridge` maps the memory's summary to the first state."""
         super().__init__()
         self.embedding, self.cell, self.bridge, self.readout = embedding, cell, bridge, readout
@@ -115,9 +143,8 @@ class BahdanauDecoder(nn.Module):
             )
         first_BD = torch.tanh(self.bridge(summary_BD))
         zeros = (torch.zeros_like(first_BD)[None] for _ in range(self.cell.recurrence.state_count - 1))
-        cache = self.cell.cross.make_cache(memory.states_ND, memory.values, memory.layout)
         hidden = spread_over_beams((first_BD[None], *zeros), rows)
-        return RecurrentState(hidden, cache, rows // len(memory.layout))
+        return RecurrentState(hidden, self.cell.make_cache(memory), rows // len(memory.layout))
 
     def step(self, tokens_R: Int[Tensor, " R"], state: RecurrentState) -> tuple[Float[Tensor, "R D"], RecurrentState]:
         """Append one token to each row; return the read-out at that token, and the new decoding state."""

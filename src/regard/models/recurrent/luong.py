@@ -15,6 +15,7 @@ from regard.models.recurrent.encoder import RecurrentEncoder
 from regard.models.recurrent.state import RecurrentState, force_step_by_step, spread_over_beams
 from regard.models.seq2seq import Seq2Seq
 from regard.models.tying import tie
+from regard.nn.attention.kv_cache import KVCache
 from regard.nn.attention.mask import AttentionMask
 from regard.nn.attention.plan import plan_attention
 from regard.nn.attention.scores import make_score_function
@@ -95,7 +96,7 @@ class LuongDecoder(nn.Module):
 
     def _step(self, x_RD: Float[Tensor, "R D"], state: RecurrentState) -> tuple[Float[Tensor, "R D2"], RecurrentState]:
         """Advance the recurrence, attend, and combine."""
-        assert state.cache is not None, "the decoder attends to a memory"
+        assert isinstance(state.cache, KVCache), "the decoder attends to a memory"
         # Input feeding (§3.3): the recurrence also reads the last h̃, and so what was attended to before.
         inputs_RD = x_RD if state.feed_RD is None else torch.cat([x_RD, state.feed_RD], -1)
         h_RD, hidden = self.recurrence.step(inputs_RD, state.hidden)

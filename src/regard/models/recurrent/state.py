@@ -2,16 +2,27 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol, Self, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.models.rows import check_rows
-from regard.nn.attention.kv_cache import KVCache
 from regard.nn.ragged import Layout
 from regard.nn.recurrent import HiddenState, Packing
 from regard.nn.tap import joining_records, named_taps
+
+
+@runtime_checkable
+class MemoryCache(Protocol):
+    """What a decoder has computed of each memory, once for all steps, such as keys and values."""
+
+    def select_rows(self, rows: Int[Tensor, " B2"]) -> Self:
+        """Return the cache of these memories, in this order."""
+
+    def first_rows(self, rows: int) -> Self:
+        """Return the cache of the first memories, as views."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,8 +31,8 @@ class RecurrentState:
 
     hidden: HiddenState
     """The hidden state of the recurrent layers: h_LRD, and for an LSTM c_LRD."""
-    cache: KVCache | None
-    """Keys and values of the memory, which the rows of a source share; None for a decoder without attention."""
+    cache: MemoryCache | None
+    """What attention needs of the memory, which the rows of a source share; None for a decoder without attention."""
     beams: int
     """Rows of each source."""
     feed_RD: Float[Tensor, "R D"] | None = None

@@ -120,8 +120,11 @@ class AdditiveScore(nn.Module):
 
     def match(self, query: Float[Tensor, "... Q E"], prepared: Float[Tensor, "... K E3"]) -> Float[Tensor, "... Q K"]:
         """Score every prepared key for every query."""
-        hidden = self.from_query(query).unsqueeze(-2) + prepared.unsqueeze(-3)
-        scores: Tensor = self.outer(torch.tanh(hidden)).squeeze(-1)
+        return self.compare(self.from_query(query), prepared)
+
+    def compare(self, query: Float[Tensor, "... Q E"], key: Float[Tensor, "... K E"]) -> Float[Tensor, "... Q K"]:
+        """Score every key for every query, given their halves of the hidden layer."""
+        scores: Tensor = self.outer(torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))).squeeze(-1)
         return scores
 
     def score_flops(self, size: int, queries: int, keys: int, pairs: int) -> int:
