@@ -13,6 +13,7 @@ import typer
 
 from regard.cli import (
     align,
+    caption,
     classify,
     demo,
     evaluate,
@@ -52,6 +53,7 @@ app = typer.Typer(
     regard generate runs/shakespeare "ROMEO:"    continue a text
     regard classify runs/20news < texts.txt      label of each text
     regard tag runs/ewt < in.txt                 tag words
+    regard caption runs/scenes photo.jpg         describe a picture
     regard fill runs/masked "I can [MASK] alone" fill masks in a text
     regard evaluate runs/phrasebook              BLEU and chrF of a test set
     regard align runs/phrasebook --source in.txt --target out.txt
@@ -92,6 +94,7 @@ app.command("phrasebook")(phrasebook.phrasebook)
 app.command("translate")(translate.translate)
 app.command("generate")(generate.generate)
 app.command("classify")(classify.classify)
+app.command("caption")(caption.caption)
 app.command("tag")(tag.tag)
 app.command("fill")(fill.fill)
 app.command("evaluate")(evaluate.evaluate)

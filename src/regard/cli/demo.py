@@ -46,7 +46,7 @@ def demo(
         "de", help="Target language; the source is English. The language that a tagger tags."
     ),
     overrides: Overrides = None,
-    task: Literal["translation", "classification", "tagging", "language_model"] = typer.Option(
+    task: Literal["translation", "classification", "tagging", "language_model", "captioning"] = typer.Option(
         "translation", help="What to train: a translator, or a model for another task."
     ),
     label: Literal["sentiment", "topic"] = typer.Option(
@@ -65,6 +65,7 @@ def demo(
     regard demo --task classification --label topic
     regard demo --task tagging --to fr
     regard demo --task language_model
+    regard demo --task captioning
     regard demo train.steps=300 --run runs/quick --again
 
     Needs no data and no network, and takes about two minutes on two cores.

@@ -28,6 +28,10 @@ def demo_task(recipe: "Recipe", options: DemoOptions) -> None:
             from regard.cli.demo_classification import demo_classification
 
             demo_classification(recipe, folder, options)
+        case "captioning":
+            from regard.cli.demo_captioning import demo_captioning
+
+            demo_captioning(recipe, folder, options)
         case _:
             from regard.cli.demo_tagging import demo_tagging
 
@@ -38,14 +42,19 @@ def task_recipe(task: str, to: str = "de", label: str = "sentiment", overrides: 
     """Return the recipe that the demo of a task trains.
 
     Args:
-        task: classification, tagging or language_model.
+        task: classification, tagging, language_model or captioning.
         to: The language that a tagger tags.
         label: The set of labels of a classifier.
         overrides: Overrides of the recipe.
     """
     from regard.recipe import parse, shipped_recipe
 
-    shipped = {"classification": "documents", "tagging": "tags", "language_model": "phrasebook"}[task]
+    shipped = {
+        "classification": "documents",
+        "tagging": "tags",
+        "language_model": "phrasebook",
+        "captioning": "scenes",
+    }[task]
     changes = [f"name=demo-{task.replace('_', '-')}"]
     if task == "tagging":
         changes[0] += f"-{to}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.evaluate_captions import evaluate_captions
 from regard.cli.evaluate_labels import evaluate_labels
 from regard.cli.evaluate_tags import evaluate_tags
 from regard.cli.flags import Device, Dtype, Quantize, Run, given, precision_of, with_options
@@ -84,7 +85,7 @@ def evaluate(
     quantize: Quantize = None,
     **options: Any,
 ) -> None:
-    """Translate, classify or tag a test set, and score the predictions, also compared with another system.
+    """Translate, classify, tag or describe a test set, and score the predictions, also compared with another system.
 
     \b
     regard evaluate runs/phrasebook
@@ -93,10 +94,12 @@ def evaluate(
     regard evaluate runs/phrasebook --source test.en --reference test.de --against out.de --json
     regard evaluate runs/20news --against runs/other --figure confusion.pdf
     regard evaluate runs/20news --source texts.txt --reference labels.txt
+    regard evaluate runs/scenes
 
     Translations are scored as a whole and by source length. For a classifier it prints accuracy, macro F1, calibration
     error and the scores of each class; for a tagger accuracy, also of words unseen in training, and the scores of each
-    tag. Without files it uses the test set of the recipe or, if there is none, the validation set.
+    tag; for a captioner CIDEr-D and BLEU beside two baselines, and where attention points on generated scenes. Without
+    files it uses the test set of the recipe or, if there is none, the validation set.
     """
     task = _task_of(run)
     only_translations = {"--metric": metric, "--tokenize": tokenize != "13a", "--quantize": quantize, **given(options)}
@@ -107,6 +110,11 @@ def evaluate(
     if task == "classification":
         _refuse(only_translations, "a classifier")
         evaluate_labels(run, source, reference or [], against, output, figure, as_json, device, dtype)
+        return
+    if task == "captioning":
+        others = {"--metric": metric, "--tokenize": tokenize != "13a", "--quantize": quantize, "--against": against}
+        _refuse({**others, "--reference": reference, "--figure": figure}, "a captioner")
+        evaluate_captions(run, source, output, as_json, device, dtype, _search_options(options))
         return
     if figure:
         raise ValueError("--figure draws the confusion matrix of labels or tags; for attention maps use regard figure")
@@ -174,6 +182,13 @@ def _task_of(run: str) -> str | None:
 
     folder = find_run(run).folder
     return load_bundle_recipe(folder).task if (folder / RECIPE).is_file() else None
+
+
+def _search_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of the search that were given and that a captioner has."""
+    chosen = given(options)
+    _refuse({"--tokens": chosen.pop("tokens", None)}, "a captioner")
+    return chosen
 
 
 def _refuse(options: dict[str, Any], what: str) -> None:

@@ -11,11 +11,13 @@ _CONTENT, _STYLE = "Content", "Style"
 
 Text = Annotated[
     str,
-    typer.Argument(metavar="TEXT", help="Sentence, prompt, text or document; positions and curves do not need one."),
+    typer.Argument(
+        metavar="TEXT", help="Sentence, prompt, text, document or picture; positions and curves do not need one."
+    ),
 ]
 Out = Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Output file: .pdf, .svg or .png.")]
 Kind = Annotated[
-    str, typer.Option(help="alignment, lines, heads, positions, beam, document, surprisal, tags or curves.")
+    str, typer.Option(help="alignment, lines, heads, positions, beam, document, surprisal, tags, caption or curves.")
 ]
 Target = Annotated[
     str | None,
@@ -90,6 +92,7 @@ def figure(
     regard figure runs/shakespeare "To be" --kind heads -o heads.pdf
     regard figure runs/shakespeare "To be, or not to be" --kind surprisal -o surprisal.pdf
     regard figure runs/tags "Der Hund ist alt" --kind tags -o tags.pdf
+    regard figure runs/scenes photo.jpg --kind caption -o caption.pdf
     regard figure runs/documents "The soup was good. It rained." --kind document -o document.pdf
 
     Layers and heads count from 1, as in the figures.
@@ -117,7 +120,7 @@ def _draw(run: str, text: str, kind: str, device: str, options: dict[str, Any]) 
         return draw(run, kind=kind, title=options["title"])
     predictor = load(run, device)
     if kind in TEXT_KINDS:
-        return draw(predictor, text, kind, title=options["title"], scale=options["scale"])
+        return draw(predictor, text, kind, title=options["title"], scale=options["scale"], beam=options["beam"])
     check_predictor(predictor, kind)
     adapter = make_adapter(predictor)
     lines = text.strip().splitlines()

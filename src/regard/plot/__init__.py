@@ -5,6 +5,7 @@ distinguishable for colour-blind readers, colour bars show the true range, and r
 """
 
 from regard.plot.beam import BeamNode, beam
+from regard.plot.caption import caption
 from regard.plot.confusion import confusion
 from regard.plot.curves import CurvePanel, Series, curves, growth, lengths
 from regard.plot.document import document
@@ -23,6 +24,7 @@ __all__ = [
     "Series",
     "alignment",
     "beam",
+    "caption",
     "confusion",
     "curves",
     "document",

@@ -2,6 +2,7 @@
 
 from regard.options import Terminology, TranslationOptions
 from regard.predict.alignment import AlignmentHead
+from regard.predict.captioner import Caption, Captioner
 from regard.predict.chat_attention import AttendedTurn, ReplyAttention, reply_attention
 from regard.predict.chatbot import Chatbot, Reply
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
@@ -17,6 +18,8 @@ __all__ = [
     "AlignmentHead",
     "AttendedSpan",
     "AttendedTurn",
+    "Caption",
+    "Captioner",
     "Chatbot",
     "ClassifiedText",
     "FilledText",

@@ -1,5 +1,6 @@
 """Recipes: all settings of a run, read from a TOML file and `key=value` overrides into a frozen `Recipe`."""
 
+from regard.recipe.captioning import PictureReading, ShowAttendTell
 from regard.recipe.catalogue import Setting, catalogue, find_settings, json_schema
 from regard.recipe.data import (
     ConllCorpus,
@@ -18,7 +19,7 @@ from regard.recipe.data import (
 from regard.recipe.decode import Decode
 from regard.recipe.images import IMAGE_CORPORA, DigitsCorpus, ImagesCorpus, ImageSettings, ScenesCorpus
 from regard.recipe.load import dump, load, parse, render, shipped_recipe, shipped_recipes
-from regard.recipe.model import ConvS2S, HierarchicalTransformer, Model, SelfAttentive, Transformer
+from regard.recipe.model import ConvS2S, HierarchicalTransformer, ImageTransformer, Model, SelfAttentive, Transformer
 from regard.recipe.recurrent import Bahdanau, Han, Hran, Luong, Rnn, Sutskever
 from regard.recipe.settings import Recipe, Text, Train
 from regard.recipe.starter import starter
@@ -28,6 +29,7 @@ from regard.recipe.tasks import (
     ME,
     TASK_FIELDS,
     YOU,
+    Captioning,
     Chatting,
     Classification,
     FieldKind,
@@ -43,6 +45,7 @@ __all__ = [
     "TASK_FIELDS",
     "YOU",
     "Bahdanau",
+    "Captioning",
     "Chatting",
     "Classification",
     "ConllCorpus",
@@ -60,17 +63,20 @@ __all__ = [
     "HierarchicalTransformer",
     "Hran",
     "ImageSettings",
+    "ImageTransformer",
     "ImagesCorpus",
     "JsonlCorpus",
     "LanguageModelling",
     "Luong",
     "Model",
     "PhrasebookCorpus",
+    "PictureReading",
     "Recipe",
     "Rnn",
     "ScenesCorpus",
     "SelfAttentive",
     "Setting",
+    "ShowAttendTell",
     "SmallTalkCorpus",
     "Sutskever",
     "Tagging",

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from regard.recipe.captioning import PictureReading, ShowAttendTell
 from regard.recipe.data import Data, as_dialogues
 from regard.recipe.decode import Decode
 from regard.recipe.images import IMAGE_CORPORA, ImageSettings, as_images
@@ -20,6 +21,7 @@ from regard.recipe.tasks import (
     TASK_FAMILIES,
     TASK_FIELDS,
     YOU,
+    Captioning,
     Chatting,
     Classification,
     LanguageModelling,
@@ -165,6 +167,8 @@ class Recipe(Section):
     """Tagging: how the tokens of a word become one vector."""
     chat: Chatting = Chatting()
     """Chat: how a reply is found."""
+    captioning: Captioning = Captioning()
+    """Captioning: what is added to the loss of a model with attention to regions."""
 
     @model_validator(mode="before")
     @classmethod
@@ -273,6 +277,8 @@ class Recipe(Section):
             self._check_tagging()
         elif self.task == "chat":
             self._check_chat()
+        elif self.task == "captioning":
+            self._check_captioning()
         return self
 
     def _check_translation(self) -> None:
@@ -355,6 +361,18 @@ class Recipe(Section):
             raise ValueError(
                 f"decode.coverage_penalty = {self.decode.coverage_penalty:g} is for task = 'translation'; a reply need "
                 "not cover its history: remove it"
+            )
+
+    def _check_captioning(self) -> None:
+        self._check_no_blocks()
+        if isinstance(self.model, PictureReading):
+            self.model.check_image(self.image.size)
+        if isinstance(self.model, ShowAttendTell) and self.model.attention == "hard" and self.train.sharding == "fsdp":
+            raise ValueError("the baseline of model.attention = 'hard' cannot be sharded; set train.sharding = 'ddp'")
+        if self.decode.coverage_penalty:
+            raise ValueError(
+                f"decode.coverage_penalty = {self.decode.coverage_penalty:g} is for task = 'translation'; a caption "
+                "need not cover its picture: remove it"
             )
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from regard.recipe.section import Section, Size
+from regard.recipe.section import Fraction, Section, Size
 
 FieldKind = Literal["text", "document", "turns", "words", "texts", "label", "labels", "tags", "image"]
 """How the values of a field are encoded; see `regard.data.fields`."""
@@ -14,6 +14,7 @@ TASK_FIELDS: dict[str, dict[str, FieldKind]] = {
     "classification": {"text": "text", "label": "label"},
     "tagging": {"words": "words", "tags": "tags"},
     "chat": {"history": "turns", "reply": "text"},
+    "captioning": {"image": "image", "captions": "texts"},
 }
 """The fields of a record of each built-in task (`regard.tasks`), in the order of columns in a file."""
 TASK_FAMILIES: dict[str, tuple[str, ...]] = {
@@ -22,6 +23,7 @@ TASK_FAMILIES: dict[str, tuple[str, ...]] = {
     "classification": ("transformer", "rnn", "han"),
     "tagging": ("transformer", "rnn"),
     "chat": ("transformer", "sutskever", "bahdanau", "luong", "convs2s", "hran", "hierarchical", "rnn"),
+    "captioning": ("show_attend_tell", "image_transformer"),
 }
 """The model families that each built-in task works with."""
 MASK = "<mask>"
@@ -31,6 +33,9 @@ HIERARCHICAL_FAMILIES = ("hran", "hierarchical")
 YOU, ME = "<you>", "<me>"
 """The symbols that the turns of a dialogue begin with: turns of the other speaker, and earlier ones of the speaker of
 the reply. Chat adds them to `text.symbols`."""
+
+
+Weight = Annotated[float, Field(ge=0.0)]
 
 
 class TaskSection(Section):
@@ -104,3 +109,20 @@ class Chatting(TaskSection):
     """Dual encoder: how the states of a history or reply become one vector; see `classification.pooling`."""
     shared: bool = True
     """Dual encoder: histories and replies share one encoder."""
+
+
+class Captioning(TaskSection):
+    """Captioning: what is added to the loss of a model with attention to regions."""
+
+    spread: Weight = 0.0
+    """Doubly stochastic regularisation (Xu et al. 2015, eq. 14): the weight λ of Σ_i (1 - Σ_t α_ti)², by which each
+    region i gets attention at some time; 0 leaves attention free."""
+    reinforce: Weight = 0.1
+    """Hard attention: the weight λ_r of REINFORCE (Xu et al. 2015, eq. 12)."""
+    entropy: Weight = 0.002
+    """Hard attention: the weight λ_e of the entropy of the distribution over regions (Xu et al. 2015, eq. 12)."""
+    expected: Fraction = 0.5
+    """Hard attention: the probability with which a caption is trained with the mean of all regions instead of sampled
+    ones, which lowers the variance (Xu et al. 2015, section 4.1)."""
+    temperature: Annotated[float, Field(gt=0.0)] = 1.0
+    """Temperature of the gumbel attention: lower is closer to one region, with noisier gradients (Jang et al. 2017)."""

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 import torch
 
 from regard.bundle import Bundle, check_folder, find_device, load_bundle_recipe, read_bundle
-from regard.predict import Chatbot, MaskFiller, TextClassifier, TextGenerator, Translator, WordTagger
+from regard.predict import Captioner, Chatbot, MaskFiller, TextClassifier, TextGenerator, Translator, WordTagger
 from regard.recipe import TASK_FIELDS, Recipe
 from regard.run_files import WEIGHTS
 from regard.run_path import find_run
+from regard.tasks.captioning import CaptioningTask
 from regard.tasks.chat import ChatTask
 from regard.tasks.classification import ClassificationTask
 from regard.tasks.language_model import LanguageModelTask
@@ -35,6 +36,7 @@ __all__ = [
     "Task",
     "load",
     "load_bundle",
+    "load_captioner",
     "load_chatbot",
     "load_classifier",
     "load_generator",
@@ -61,6 +63,8 @@ def make_task(recipe: Recipe) -> Task:
             return TaggingTask(recipe)
         case "chat":
             return ChatTask(recipe)
+        case "captioning":
+            return CaptioningTask(recipe)
         case unknown:
             similar = get_close_matches(unknown, TASK_FIELDS, n=1)
             hint = f"did you mean '{similar[0]}'?" if similar else f"the tasks are {', '.join(TASK_FIELDS)}"
@@ -123,6 +127,11 @@ def load_classifier(path: str | Path, device: str = "auto", precision: str = "au
 def load_chatbot(path: str | Path, device: str = "auto", precision: str = "auto") -> Chatbot:
     """Open a trained run as a chatbot that writes replies; a run of another task raises a ValueError."""
     return _load_as(Chatbot, "task = 'chat' and chat.objective = 'generate'", path, device, precision)
+
+
+def load_captioner(path: str | Path, device: str = "auto", precision: str = "auto") -> Captioner:
+    """Open a trained run as a captioner of pictures; a run of another task raises a ValueError."""
+    return _load_as(Captioner, "task = 'captioning'", path, device, precision)
 
 
 def load_tagger(path: str | Path, device: str = "auto", precision: str = "auto") -> WordTagger:
