@@ -70,7 +70,7 @@ class ImageEncoder(nn.Module):
         super().__init__()
         self.stem, self.grid, self.norm = stem, grid, nn.LayerNorm(width)
         self.rows, self.columns = (nn.Parameter(0.1 * torch.randn(count, width)) for count in grid)
-        self.drop, self.annotations, self.stack = Dropout(dropout), Tap(), stack
+        self.mix, self.drop, self.annotations, self.stack = nn.Linear(width, width), Dropout(dropout), Tap(), stack
 
     @property
     def max_positions(self) -> int | None:
@@ -96,13 +96,15 @@ class ImageEncoder(nn.Module):
             )
         x_BLD = self.norm(x.flatten(2).transpose(1, 2))
         positions_LD = (self.rows[:, None] + self.columns).flatten(0, 1)
-        x_ND = self.drop(self.annotations((x_BLD + positions_LD).flatten(0, 1)))
+        x_ND = (x_BLD + positions_LD).flatten(0, 1)
+        # Without this, the mean over regions, from which decoders start, would not tell what is where.
+        x_ND = self.drop(self.annotations(x_ND + functional.relu(self.mix(x_ND))))
         layout = Layout.from_lengths([self.regions] * inputs.shape[0]).to(x_ND.device)
         return Memory(x_ND if self.stack is None else self.stack.transform(x_ND, layout), layout)
 
     def flops(self, counts: TokenCounts) -> int:
         """Return the operations of a forward pass over pictures."""
-        total, places = 0, self.regions
+        places, total = self.regions, 2 * self.mix.weight.numel() * counts.tokens
         # From the last convolution to the first: before one that halves the picture, there are four times the places.
         for convolution in reversed([module for module in self.stem.modules() if isinstance(module, nn.Conv2d)]):
             total += 2 * convolution.weight.numel() * places * counts.sequences

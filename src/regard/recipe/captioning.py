@@ -32,7 +32,7 @@ class PictureReading(Family):
             )
 
 
-class ShowAttendTell(PictureReading, Recurrent):
+class ShowAttendTell(Recurrent, PictureReading):
     """An LSTM that describes a picture, attending to a region before each word (Xu et al. 2015)."""
 
     FOLLOWS: ClassVar[dict[str, str]] = {"embedding": "width", "annotation": "width"}

@@ -185,7 +185,7 @@ class ConvS2S(Family):
         return self
 
 
-class ImageTransformer(PictureReading, SelfAttentive):
+class ImageTransformer(SelfAttentive, PictureReading):
     """A Transformer that describes a picture: its encoder reads regions, its decoder writes words."""
 
     SIZES: ClassVar[Sizes] = {

@@ -115,9 +115,9 @@ class Train(Section):
     less and `steps` is unset."""
     keep: Positive = 2
     """Number of checkpoints kept for resuming, besides the best weights and those to be averaged."""
-    choose: Literal["loss", "bleu", "accuracy", "macro_f1"] = "loss"
-    """Criterion on `data.valid` for the best weights: loss; BLEU of translations; accuracy of a classifier or tagger;
-    macro F1 of a classifier."""
+    choose: Literal["loss", "bleu", "cider", "accuracy", "macro_f1"] = "loss"
+    """Criterion on `data.valid` for the best weights: loss; BLEU of translations, replies or captions; CIDEr-D of
+    captions; accuracy of a classifier or tagger; macro F1 of a classifier."""
     patience: int = Field(default=0, ge=0)
     """Early stopping: number of validations without improvement; 0 disables it."""
     translate: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"

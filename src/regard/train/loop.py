@@ -12,6 +12,7 @@ from torch.random import fork_rng
 from regard.data.batching import Feed
 from regard.data.prepare import Prepared, ProgressCallback, prepare, write_run_files
 from regard.nn.cost import count_parameters
+from regard.models.show_attend_tell import RewardBaseline
 from regard.recipe import Recipe
 from regard.run_files import RECIPE, TOKENIZER
 from regard.tasks import Task, make_task
@@ -237,6 +238,8 @@ def _cpu_threads(
 ) -> AbstractContextManager[CpuThreads | None]:
     """Return data-parallel threads, if a single process trains an eager model on a CPU and batches are large enough."""
     possible = setup.group.device.type == "cpu" and setup.group.world_size == 1 and not mode.compiled
+    # Threads would update a moving average in an order that depends on their scheduling.
+    possible = possible and not any(isinstance(module, RewardBaseline) for module in setup.model.modules())
     return (make_cpu_threads(state.budget) if possible else None) or nullcontext()
 
 
