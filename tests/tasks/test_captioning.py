@@ -203,7 +203,7 @@ def test_pictures_of_any_kind_and_size_are_described(captioner: Captioner, mode:
 
 
 def test_a_broken_picture_is_a_sentence(captioner: Captioner) -> None:
-    with pytest.raises(ValueError, match="picture|image"):
+    with pytest.raises(ValueError, match="picture"):
         captioner(b"not a picture")
 
 

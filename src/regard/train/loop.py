@@ -11,8 +11,8 @@ from torch.random import fork_rng
 
 from regard.data.batching import Feed
 from regard.data.prepare import Prepared, ProgressCallback, prepare, write_run_files
-from regard.nn.cost import count_parameters
 from regard.models.show_attend_tell import RewardBaseline
+from regard.nn.cost import count_parameters
 from regard.recipe import Recipe
 from regard.run_files import RECIPE, TOKENIZER
 from regard.tasks import Task, make_task
