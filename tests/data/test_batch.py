@@ -201,3 +201,74 @@ def test_a_batch_of_round_sizes_stays_as_it_is() -> None:
 def test_a_batch_too_large_for_the_size_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be filled to 17 tokens"):
         batch_of([(9, 9), (9, 9)]).filled(17, 30, longest=12)
+
+
+@dataclass(frozen=True, eq=False)
+class PictureBatch(Batch):
+    """Pictures with labels, and no sequence of tokens."""
+
+    image_BCHW: Tensor = per_sequence(fill=0)
+    label_B: Tensor = per_sequence(fill=IGNORED)
+    index_B: Tensor = example_index()
+
+    @property
+    def units(self) -> int:
+        """The number of pictures."""
+        return len(self)
+
+
+@dataclass(frozen=True, eq=False)
+class DescribedBatch(Batch):
+    """Pictures with captions."""
+
+    image_BCHW: Tensor = per_sequence(fill=0)
+    caption: Ragged = sequences()
+
+    @property
+    def units(self) -> int:
+        """The number of tokens."""
+        return self.caption.tokens
+
+
+def pictures(count: int) -> Tensor:
+    """Pictures of the shape (2, 3, 4), in bytes."""
+    return torch.arange(count * 24).reshape(count, 2, 3, 4).to(torch.uint8)
+
+
+@given(st.integers(1, 9), st.integers(1, 12))
+def test_pictures_without_tokens_are_split_evenly(size: int, count: int) -> None:
+    batch = PictureBatch(pictures(size), torch.arange(size), torch.arange(size))
+    assert (len(batch), batch.static_size) == (size, (size,))
+    parts = batch.split(count)
+    assert torch.equal(torch.cat([part.image_BCHW for part in parts]), batch.image_BCHW)
+    assert torch.cat([part.label_B for part in parts]).tolist() == list(range(size))
+    assert len(parts) == min(size, count)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_pictures_stay_bytes_when_they_move_and_are_filled_up() -> None:
+    batch = PictureBatch(pictures(3), torch.arange(3), torch.arange(3))
+    assert batch.to("meta").image_BCHW.dtype == torch.uint8
+    filled = batch.filled(tokens=100, sequences=5, longest=9)
+    assert filled.image_BCHW.dtype == torch.uint8
+    assert filled.image_BCHW.shape == (5, 2, 3, 4)
+    assert torch.equal(filled.image_BCHW[:3], batch.image_BCHW)
+    assert filled.image_BCHW[3:].sum() == 0
+    assert filled.label_B.tolist() == [0, 1, 2, IGNORED, IGNORED]
+    assert filled.static_size == (5,)
+    assert batch.rounded(8) is batch
+    assert [id(tensor) for tensor in batch.tensors()] == [id(batch.image_BCHW), id(batch.label_B)]
+    copy = filled.with_tensors([tensor.clone() for tensor in filled.tensors()])
+    assert torch.equal(copy.image_BCHW, filled.image_BCHW)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.integers(1, 7))
+def test_pictures_go_with_their_captions(sizes: list[int], block: int) -> None:
+    captions = Ragged.from_list([torch.full((size,), number) for number, size in enumerate(sizes)])
+    batch = DescribedBatch(pictures(len(sizes)), captions)
+    parts = batch.split(3)
+    assert torch.equal(torch.cat([part.image_BCHW for part in parts]), batch.image_BCHW)
+    assert [len(part.caption) for part in parts] == [len(part.image_BCHW) for part in parts]
+    rounded = batch.rounded(block)
+    assert len(rounded.caption) == len(rounded.image_BCHW)
+    assert torch.equal(rounded.image_BCHW[: len(sizes)], batch.image_BCHW)

@@ -82,3 +82,35 @@ def test_gathered_slices_are_slices_of_the_values(values: list[int], data: st.Da
 def test_offsets_of_narrow_lengths_do_not_overflow(dtype: str) -> None:
     lengths = np.full(3, 2**30, np.int64).astype(dtype)
     assert offsets_of(lengths).tolist() == [0, 2**30, 2**31, 3 * 2**30]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_numbers_that_are_no_ids_keep_their_type(dtype: str) -> None:
+    rows = Rows(np.arange(12).astype(dtype), np.array([0, 6, 12]))
+    for same in (rows.take(np.array([1, 0])), rows.append(7), rows.cut(2), Rows.concatenate([rows, rows])):
+        assert same.ids.dtype == dtype
+    assert str(rows.to_ragged().values.dtype) == f"torch.{dtype}"
+    assert [values.tolist() for values in rows.to_ragged().to_list()] == [list(range(6)), list(range(6, 12))]
+    tensor = rows.to_tensor(2, 3)
+    assert str(tensor.dtype) == f"torch.{dtype}"
+    assert tensor.tolist() == np.arange(12).reshape(2, 2, 3).tolist()
+    tensor.zero_()
+    assert rows.ids[-1] == 11
+
+
+def test_rows_of_other_sizes_are_no_tensor() -> None:
+    with pytest.raises(
+        ValueError, match=r"rows of \[1, 2\] values cannot be arrays of the shape \(2, 1\)"
+    ):
+        rows_from([[1], [2, 3]]).to_tensor(2, 1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5000), st.integers(200, 900)), max_size=6))
+def test_long_slices_are_gathered_like_short_ones(slices: list[tuple[int, int]]) -> None:
+    values = np.random.default_rng(1).integers(0, 255, 6000, np.uint8)
+    starts, lengths = (np.array([entry[at] for entry in slices], np.int64) for at in (0, 1))
+    gathered, offsets = gather_slices(values, starts, lengths)
+    assert gathered.dtype == np.uint8
+    assert offsets.tolist() == [0, *np.cumsum(lengths).tolist()]
+    expected = [values[start : start + length] for start, length in slices]
+    np.testing.assert_array_equal(gathered, np.concatenate([*expected, np.zeros(0, np.uint8)]))

@@ -116,6 +116,31 @@ def test_a_store_of_another_version_is_not_opened(tmp_path: Path, version: int |
         Store.open(tmp_path)
 
 
+@pytest.mark.parametrize("dtype", ["<u1", "<f4"])
+def test_numbers_that_are_no_ids_are_read_as_they_were_written(tmp_path: Path, dtype: str) -> None:
+    values = [[0, 1, 255], [], [7] * 600]
+    store = write_store(tmp_path, [{"image": row} for row in values], dtype)
+    assert store.fields["image"].ids.dtype == np.dtype(dtype)
+    gathered = store.gather(np.array([2, 0]))["image"]
+    assert gathered.ids.dtype == np.dtype(dtype)
+    assert lists_from(gathered) == [values[2], values[0]]
+    assert lists_from(store.column("image")) == values
+    assert lists_from(store.select(np.array([1, 2])).column("image")) == values[1:]
+
+
+def test_a_type_that_no_store_has_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a store has numbers of the types uint8, uint16, int32, float32, not float64"):
+        write_store(tmp_path, [{"image": [1]}], "<f8")
+
+
+def test_a_manifest_with_an_unknown_type_is_not_opened(tmp_path: Path) -> None:
+    write_store(tmp_path, pairs(([1], [2])))
+    path = tmp_path / "manifest.json"
+    path.write_text(path.read_text().replace("uint16", "int64"))
+    with pytest.raises(ValueError, match="damaged or of another version"):
+        Store.open(tmp_path)
+
+
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 

@@ -26,6 +26,7 @@ from regard.cli import (
     prepare,
     race,
     recipe,
+    scenes,
     score,
     serve,
     tag,
@@ -44,6 +45,7 @@ app = typer.Typer(
     \b
     regard demo                                  try it, without data
     regard phrasebook --to de -n 5 --alignments  sentence pairs from a grammar
+    regard scenes -n 5 --to de --out shapes      pictures of shapes with captions
     regard recipe new train.en train.de          a recipe for your files
     regard recipe show phrasebook                every setting of a run
     regard prepare phrasebook                    vocabulary and token store
@@ -91,6 +93,7 @@ app.command("prepare")(prepare.prepare)
 app.command("tokens")(tokens.tokens)
 app.command("train")(train.train)
 app.command("phrasebook")(phrasebook.phrasebook)
+app.command("scenes")(scenes.scenes)
 app.command("translate")(translate.translate)
 app.command("generate")(generate.generate)
 app.command("classify")(classify.classify)

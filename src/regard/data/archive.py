@@ -83,10 +83,10 @@ def open_archive(path: Path) -> ImageArchive:
 def _read_archive(path: Path, _state: tuple[int, ...]) -> ImageArchive:
     """Read and check an archive."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in ("x", "y", "blob", "offset") if name in file.files}
-            found = ", ".join(file.files[:10])
-    except (OSError, ValueError, EOFError, KeyError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in ("x", "y", "blob", "offset") if name in archive.files}
+            found = ", ".join(archive.files[:10])
+    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} is not an archive of numpy arrays ({error}). Write it with numpy.savez.") from error
     if "x" not in arrays and not {"blob", "offset"} <= arrays.keys():
         raise ValueError(

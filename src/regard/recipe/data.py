@@ -172,7 +172,7 @@ class PhrasebookCorpus(BaseCorpus):
 
     def check_fields(self, names: Sequence[str]) -> None:
         """Raise a ValueError if a record has fields that the phrasebook does not know, or needs another language."""
-        if len(names) > 2 or not {"label", "history"}.isdisjoint(names):
+        if len(names) > 2 or not {"label", "history", "image"}.isdisjoint(names):
             raise ValueError(
                 f"generates pairs of texts, but this task has the fields {', '.join(names)}: use a file with them all"
             )

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.data.digits.strokes import HEIGHT, WIDTH, Stroke, hands, lines
+from regard.data.digits.strokes import HEIGHT, Stroke, hands, lines
 
 __all__ = ["PIXELS", "SPLITS", "Digit", "digit_labels", "digits", "find_digit"]
 
@@ -23,6 +23,7 @@ PIXELS = 28
 """Height and width of a picture."""
 SPLITS = ("train", "valid", "test")
 _NAME = re.compile(r"digit:(\w+)/(\d{1,18})/(\d{1,18})")
+_FARTHEST = 3.0  # pixels from the middle
 _WOBBLE = 4.0  # how far a point of a stroke may move, in parts of 100 of the height
 
 _ROWS, _COLUMNS = (plane.ravel().astype(np.float32) + np.float32(0.5) for plane in np.indices((PIXELS, PIXELS)))
@@ -44,8 +45,8 @@ class _Pen(NamedTuple):
     """How a digit is drawn: a linear map of the box of its strokes, the thickness of lines, ink and noise."""
 
     matrix: tuple[float, float, float, float]
-    x: float
-    y: float
+    shift: tuple[float, float]
+    """How far the digit is from the middle on each axis, in parts of how far it may be."""
     thickness: float
     ink: float
     noise: int
@@ -94,11 +95,11 @@ def find_digit(name: str) -> Digit:
     ]
     half_angle = within(-0.1, 0.1)  # the tangent of half the angle: up to 11 degrees
     cosine, sine = (1 - half_angle**2) / (1 + half_angle**2), 2 * half_angle / (1 + half_angle**2)
-    height, shear = within(16.0, 21.0) / HEIGHT, within(-0.25, 0.25)
+    height, shear = within(15.0, 19.0) / HEIGHT, within(-0.25, 0.25)
     width = height * within(0.75, 1.15)
     matrix = cosine * width, -(shear * cosine + sine) * height, sine * width, (cosine - shear * sine) * height
-    place = PIXELS / 2 + within(-2.0, 2.0), PIXELS / 2 + within(-2.0, 2.0)
-    pen = _Pen(matrix, *place, within(1.3, 3.2), within(170.0, 255.0), int(within(0, 40)))
+    shift = within(-1.0, 1.0), within(-1.0, 1.0)
+    pen = _Pen(matrix, shift, within(1.3, 3.2), within(170.0, 255.0), int(within(0, 40)))
     return Digit(name, str(label), _draw(strokes, pen, name))
 
 
@@ -111,14 +112,22 @@ def _closed(stroke: Stroke) -> Stroke:
 def _draw(strokes: list[Stroke], pen: _Pen, name: str) -> NDArray[np.uint8]:
     """Draw strokes: the brightness of a pixel falls over one pixel at the edge of a line."""
     segments = np.array([line for stroke in strokes for line in lines(stroke)])
-    x, y = segments[:, :, 0] - WIDTH / 2, segments[:, :, 1] - HEIGHT / 2
-    a, b, c, d = pen.matrix
-    across, down = a * x + b * y + pen.x, c * x + d * y + pen.y
-    nearest = _squared_distances(across.astype(np.float32), down.astype(np.float32)).min(0)
+    (a, b, c, d), x, y = pen.matrix, segments[:, :, 0], segments[:, :, 1]
+    across = _placed(a * x + b * y, pen.shift[0], pen.thickness)
+    down = _placed(c * x + d * y, pen.shift[1], pen.thickness)
+    nearest = _squared_distances(across, down).min(0)
     strength = np.clip(pen.thickness / 2 + 0.5 - np.sqrt(nearest), 0.0, 1.0) * pen.ink
     noise = np.frombuffer(shake_256(name.encode()).digest(PIXELS * PIXELS), np.uint8) / 255.0 * pen.noise
     pixels: NDArray[np.uint8] = np.floor(np.clip(strength + noise, 0.0, 255.0)).astype(np.uint8)
     return pixels.reshape(PIXELS, PIXELS)
+
+
+def _placed(points: NDArray[np.float64], shift: float, thickness: float) -> NDArray[np.float32]:
+    """Move the points of a digit on one axis to the middle of the picture, and then by as much as `shift` says."""
+    low, high = float(points.min()), float(points.max())
+    room = (PIXELS - (high - low) - thickness - 2) / 2
+    moved: NDArray[np.float32] = (points + (PIXELS - low - high) / 2 + shift * min(room, _FARTHEST)).astype(np.float32)
+    return moved
 
 
 def _squared_distances(x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.float32]:
