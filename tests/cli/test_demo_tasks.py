@@ -23,6 +23,9 @@ SMALL_MODEL = {
     "tagging": [
         "model.width=8", "model.embedding=8", "data.train.0.pairs=200", "data.valid.pairs=10", "data.test.pairs=10",
     ],
+    "captioning": [
+        "model.width=8", "model.patch=16", "data.train.0.count=50", "data.valid.count=4", "data.test.count=4",
+    ],
 }  # fmt: skip
 
 
@@ -100,3 +103,12 @@ def test_a_tagger_is_scored_by_tag(cache: Path) -> None:
     page = check_report(result, cache / "run", "tags.png", "confusion.png")
     assert "The hardest sentences" in page
     assert "How often each correct tag has each predicted tag" in page
+
+
+def test_a_captioner_is_trained_on_scenes_and_its_attention_is_judged(cache: Path) -> None:
+    result = run_demo(cache / "run", "captioning")
+    assert result.exit_code == 0
+    assert re.search(r"scene:train/1/0: \w+", result.stdout)
+    assert re.search(r"exact caption \d+\.\d% of 6 scenes", result.stdout)
+    assert re.search(r"the largest weight of a word is on what it is about: \d+\.\d%", result.stdout)
+    check_report(result, cache / "run")

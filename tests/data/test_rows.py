@@ -99,9 +99,7 @@ def test_numbers_that_are_no_ids_keep_their_type(dtype: str) -> None:
 
 
 def test_rows_of_other_sizes_are_no_tensor() -> None:
-    with pytest.raises(
-        ValueError, match=r"rows of \[1, 2\] values cannot be arrays of the shape \(2, 1\)"
-    ):
+    with pytest.raises(ValueError, match=r"rows of \[1, 2\] values cannot be arrays of the shape \(2, 1\)"):
         rows_from([[1], [2, 3]]).to_tensor(2, 1)
 
 

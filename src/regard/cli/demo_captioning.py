@@ -37,16 +37,18 @@ def demo_captioning(recipe: "Recipe", folder: Path, options: DemoOptions) -> Non
     shown = next((scene for scene in unseen if len(scene.words) >= 9), unseen[0])
     for scene in unseen[:SHOWN]:
         typer.echo(f"  {captioner(scene.image).text}\n    correct: {scene.caption}")
-    if not captioner.has_attention:
-        print_report(folder, *write_report(folder))
-        return
-    lines = judge_pointing(captioner, unseen).lines()
-    typer.echo("\n".join(f"  {line}" for line in lines))
-    figure = caption_figure(captioner, shown.image, boxes=[word.boxes or () for word in shown.words])
-    save(figure, folder / FIGURE, dpi=120)
-    note = ReportNote("Attention, judged", "\n".join(lines), figure, f"Where each word looks: {shown.caption}")
-    print_report(folder, *write_report(folder, notes=[note]))
-    typer.echo(f"  a figure of one picture: {folder / FIGURE}")
+    notes = []
+    if captioner.has_attention:
+        lines = judge_pointing(captioner, unseen).lines()
+        typer.echo("\n".join(f"  {line}" for line in lines))
+        if captioner(shown.image, beam=1).words:  # a model that has learned little may say nothing
+            figure = caption_figure(captioner, shown.image, boxes=[word.boxes or () for word in shown.words])
+            save(figure, folder / FIGURE, dpi=120)
+            legend = f"Where each word looks: {shown.caption}"
+            notes.append(ReportNote("Attention, judged", "\n".join(lines), figure, legend))
+    print_report(folder, *write_report(folder, notes=notes))
+    if notes:
+        typer.echo(f"  a figure of one picture: {folder / FIGURE}")
     typer.echo(f"  regard caption {folder} {shown.name}")
     typer.echo(f"  regard figure {folder} {shown.name} --kind caption")
     typer.echo(f"  regard evaluate {folder}")

@@ -114,6 +114,14 @@ class CaptioningTask(Task):
         """Return the number of tokens of the captions, `</s>` included."""
         return int(lengths["captions"].sum())
 
+    def tokens(self, lengths: Mapping[str, Lengths]) -> int:
+        """Return the regions or the tokens of captions, whichever are more."""
+        return max(int(counts.sum()) for counts in self.sequence_lengths(lengths))
+
+    def field_of(self, parameter: str) -> str:
+        """Return `captions`, the only field with a vocabulary."""
+        return "captions"
+
     def flops(self, model: nn.Module, lengths: Mapping[str, Lengths]) -> float:
         """Return the operations of encoder, decoder and output layer."""
         assert isinstance(model, Seq2Seq)
