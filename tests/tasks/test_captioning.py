@@ -137,7 +137,7 @@ def test_a_picture_is_encoded_once_for_all_of_its_captions(tmp_path: Path) -> No
         Image.new("RGB", (64, 64), "red").save(tmp_path / name)
     corpus = f"[{{path='{tmp_path}/list.tsv'}}]"
     recipe = recipe_of("soft", f"data.train={corpus}", f"data.root={tmp_path}", "data.valid={kind='scenes'}")
-    prepared = prepare(recipe, CaptioningTask(recipe))
+    prepared = prepare(recipe, CaptioningTask(recipe), tmp_path / "run")
     store = prepared.stores[0]
     task = CaptioningTask(recipe)
     rows = store.gather(np.array([0, 1]))
@@ -244,8 +244,8 @@ def test_evaluation_prints_baselines_and_pointing(run: Path) -> None:
     assert 0 <= table["pointing"]["argmax"] <= 1
 
 
-def test_a_model_without_attention_points_at_nothing() -> None:
-    prepared = prepare(recipe_of("none"), CaptioningTask(recipe_of("none")))
+def test_a_model_without_attention_points_at_nothing(tmp_path: Path) -> None:
+    prepared = prepare(recipe_of("none"), CaptioningTask(recipe_of("none")), tmp_path / "run")
     model = CaptioningTask(recipe_of("none")).build(prepared.fields.sizes)
     with pytest.raises(ValueError, match="no attention"):
         judge_pointing(Captioner(model, prepared.fields), list(scenes("train", 1)))

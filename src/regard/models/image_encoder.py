@@ -18,16 +18,12 @@ from regard.nn.tap import Tap
 NARROWEST = 16  # channels of the first stage of convolutions
 
 
-class ChannelNorm(nn.LayerNorm):
-    """LayerNorm over the channels of each place, so that no place depends on how a picture looks elsewhere."""
-
-    def forward(self, input: Float[Tensor, "B D H W"]) -> Float[Tensor, "B D H W"]:  # noqa: A002
-        """Normalise the vector of each place."""
-        return super().forward(input.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-
-
 class ConvolutionalStem(nn.Module):
-    """Stages of 3 × 3 convolutions, of which the first in each stage halves the picture and doubles the channels."""
+    """Stages of 3 × 3 convolutions, of which the first in each stage halves the picture and doubles the channels.
+
+    Each channel is normalised over the places of a picture (Ulyanov et al. 2016), so that things stand out from the
+    background, which most regions show.
+    """
 
     def __init__(self, channels: int, width: int, stages: int, layers: int) -> None:
         """Create `stages` stages of `layers` convolutions, which end with `width` channels."""
@@ -38,12 +34,11 @@ class ConvolutionalStem(nn.Module):
             after = max(min(NARROWEST, width), width >> (stages - 1 - stage))
             for layer in range(layers):
                 self.convolutions.append(nn.Conv2d(before, after, 3, 1 if layer else 2, 1))
-                self.norms.append(ChannelNorm(after))
+                self.norms.append(nn.GroupNorm(after, after))
                 before = after
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D H2 W2"]:
         """Return the vectors of all regions."""
-        x = x.contiguous(memory_format=torch.channels_last)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             x = functional.relu(norm(convolution(x)))
         return x

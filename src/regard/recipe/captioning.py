@@ -25,9 +25,9 @@ class PictureReading(Family):
             raise ValueError(
                 f"model.patch = {self.patch} does not divide image.size = {size}; it may be one of {fitting}"
             )
-        if self.stem == "convolution" and (self.patch < 2 or self.patch & (self.patch - 1)):
+        if self.stem == "convolution" and (not 2 <= self.patch < size or self.patch & (self.patch - 1)):
             raise ValueError(
-                f"model.patch = {self.patch} is no power of two, but each stage of convolutions halves the picture; "
+                f"model.patch = {self.patch} is no power of two from 2 to half of the picture, which each stage of convolutions halves; "
                 "set model.patch = 4, 8 or 16, or model.stem = 'patches'"
             )
 
