@@ -27,7 +27,8 @@ class PictureReading(Family):
             )
         if self.stem == "convolution" and (not 2 <= self.patch < size or self.patch & (self.patch - 1)):
             raise ValueError(
-                f"model.patch = {self.patch} is no power of two from 2 to half of the picture, which each stage of convolutions halves; "
+                f"model.patch = {self.patch} is no power of two below image.size, but each stage of convolutions halves the "
+                "picture; 
                 "set model.patch = 4, 8 or 16, or model.stem = 'patches'"
             )
 
