@@ -27,8 +27,8 @@ class PictureReading(Family):
             )
         if self.stem == "convolution" and (not 2 <= self.patch < size or self.patch & (self.patch - 1)):
             raise ValueError(
-                f"model.patch = {self.patch} is no power of two below image.size, but each stage of convolutions halves "
-                "the picture; "
+                f"model.patch = {self.patch} is no power of two below image.size, but each stage of convolutions "
+                "halves the picture; "
                 "set model.patch = 4, 8 or 16, or model.stem = 'patches'"
             )
 
