@@ -86,13 +86,16 @@ def test_hard_attention_attends_to_one_region_which_is_the_most_probable_one_aft
     assert isinstance(model.decoder, RegionDecoder)
     model.decoder.expected = 0.5
     trained = model.eval().decoder
+    assert isinstance(trained, RegionDecoder)
     after = trained.attended(Ragged.from_list(TARGETS), memory)
     assert after.sampled_B is None
     assert after.weights_NL.argmax(-1).tolist() == after.probabilities_NL.argmax(-1).tolist()
     assert sorted(after.weights_NL.unique().tolist()) == [0.0, 1.0]
     training, captions = model.train().decoder, Ragged.from_list([[1, 4]] * 300)
+    assert isinstance(training, RegionDecoder)
     torch.manual_seed(0)
     attended = training.attended(captions, memory.take(torch.zeros(300, dtype=torch.int64)))
+    assert attended.sampled_B is not None
     sampled_N = attended.sampled_B[captions.sequence_N.long()]
     assert 0.4 < attended.sampled_B.double().mean() < 0.6
     one_hot = (attended.weights_NL == 1).sum(-1) == 1
