@@ -18,9 +18,12 @@ from regard.explore.adapters import Predictor
 from regard.explore.figure_data import FigureOptions
 from regard.explore.figures import dialogue_figure, document_figure
 from regard.plot import ForecastPanel, confusion, patches, words
+from regard.plot import caption as plot_caption
 from regard.plot import forecast as draw_forecast
+from regard.plot.caption import Box
 from regard.plot.style import ColourScale
 from regard.predict import (
+    Captioner,
     Chatbot,
     Forecast,
     Forecaster,
@@ -32,14 +35,18 @@ from regard.predict import (
     WordTagger,
     word_surprisals,
 )
+from regard.predict.captioner import Picture
 from regard.score.tagging import TaggingReport
 from regard.tasks import load
 from regard.train.report.curves import learning_curves
 from regard.train.report.log import LOG, read_log
 
+Drawable = Predictor | TextClassifier | ImageClassifier | WordTagger | MaskFiller | Chatbot | Captioner | Forecaster
+"""A predictor that there are figures of."""
+
 
 def figure(
-    model: Predictor | TextClassifier | ImageClassifier | WordTagger | MaskFiller | Chatbot | Forecaster | str | Path,
+    model: Drawable | str | Path,
     text: str | Sequence[str] = "",
     kind: str = "alignment",
     **options: Any,
@@ -49,9 +56,9 @@ def figure(
     Args:
         model: What `regard.load` returns, or the folder of a run. Curves are drawn from the log in the folder.
         text: The source sentence of a translator, the prompt of a language model, the text to classify or tag, the name
-            of the picture to classify, the path of a table to forecast, or the turns of a conversation.
-        kind: alignment, lines, heads, positions, beam, document, dialogue, patches, surprisal, tags, forecast or
-            curves.
+            of the picture to classify or describe, the path of a table to forecast, or the turns of a conversation.
+        kind: alignment, lines, heads, positions, beam, document, dialogue, patches, caption, surprisal, tags, forecast
+            or curves.
         options: Fields of `regard.explore.figure_data.FigureOptions`, such as `layer=1, heads=[0], words=False`.
 
     Example:
@@ -81,6 +88,7 @@ def check_predictor(predictor: Any, kind: str) -> Predictor:
         (TextClassifier, "a classifier", "document"),
         (ImageClassifier, "a classifier of pictures", "patches"),
         (WordTagger, "a tagger", "tags"),
+        (Captioner, "a captioner", "caption"),
         (MaskFiller, "a masked language model", "surprisal"),
         (Chatbot, "a chatbot", "dialogue"),
         (Forecaster, "a forecaster", "forecast"),
@@ -195,6 +203,40 @@ def tag_confusion_figure(report: TaggingReport, *, title: str = "") -> Figure:
     return confusion(counts, tags, title=title, unit="word")
 
 
+def caption_figure(
+    captioner: Captioner, picture: Picture, *, boxes: Sequence[Sequence[Box]] = (), title: str = "", beam: int = 1
+) -> Figure:
+    """Describe a picture, and draw for each word of the caption where it looks.
+
+    Args:
+        captioner: A captioner with attention.
+        picture: The picture; it is drawn as the model reads it.
+        boxes: For each word of the correct caption what it is about, if that is known; drawn if the caption is as long.
+        title: Title of the figure.
+        beam: Beam width.
+
+    Raises:
+        ValueError: The model has no attention, or the caption has no words.
+    """
+    if not captioner.has_attention:
+        raise ValueError("this captioner has no attention, so there are no maps to draw; give a run with attention")
+    pixels = captioner.read([picture])
+    (found,) = captioner.describe_pixels(pixels, captioner.options.override(beam=beam))
+    if not found.words or found.attention is None:
+        raise ValueError("the model describes this picture by no word, so there is nothing to draw")
+    image = pixels[0].permute(1, 2, 0).numpy()
+    image = image[:, :, 0] if image.shape[2] == 1 else image
+    framed = boxes if len(boxes) == len(found.words) else ()
+    return plot_caption(image, found.words, found.attention, boxes=framed, title=title or found.text)
+
+
+def _caption(predictor: object, text: str, options: FigureOptions) -> Figure:
+    """Describe a picture and draw it."""
+    if not isinstance(predictor, Captioner):
+        raise ValueError("a figure of kind caption shows where a captioner looks; give a run with task = 'captioning'")
+    return caption_figure(predictor, text, title=options.title, beam=options.beam or 1)
+
+
 def _document(predictor: object, text: str, options: FigureOptions) -> Figure:
     """Classify a text and draw it."""
     if not isinstance(predictor, TextClassifier):
@@ -282,6 +324,7 @@ TEXT_KINDS: Mapping[str, Callable[[object, str, FigureOptions], Figure]] = {
     "surprisal": _surprisal,
     "tags": _tags,
     "forecast": _forecast,
+    "caption": _caption,
 }
 """Figures of a text or a picture, by name."""
 KINDS = (*figures.KINDS, *TEXT_KINDS, "dialogue", "curves")

@@ -30,6 +30,9 @@ SMALL_MODEL = {
     "forecasting": [
         "model.width=8", "data.train.0.rows=1500", "data.valid.rows=1500", "data.test.rows=1500",
     ],
+    "captioning": [
+        "model.width=8", "model.patch=16", "data.train.0.count=50", "data.valid.count=4", "data.test.count=4",
+    ],
 }  # fmt: skip
 
 SMALL_DIGITS = [
@@ -147,3 +150,12 @@ def test_a_forecaster_is_compared_with_baselines_and_its_attention_is_judged(cac
     page = check_report(result, cache / "run", "forecast.png")
     assert "Attention, judged" in page
     assert (cache / "run" / "seasonal.csv").read_text(encoding="utf-8").startswith("date,signal,response,other\n")
+
+
+def test_a_captioner_is_trained_on_scenes_and_its_attention_is_judged(cache: Path) -> None:
+    result = run_demo(cache / "run", "captioning")
+    assert result.exit_code == 0
+    assert re.search(r"scene:train/1/0: \w+", result.stdout)
+    assert re.search(r"exact caption \d+\.\d% of 6 scenes", result.stdout)
+    assert re.search(r"the largest weight of a word is on what it is about: \d+\.\d%", result.stdout)
+    check_report(result, cache / "run")

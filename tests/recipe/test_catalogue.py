@@ -15,7 +15,7 @@ def test_every_setting_has_a_description() -> None:
 
 
 def test_the_number_of_settings_is_a_decision() -> None:
-    assert len(catalogue()) == 178
+    assert len(catalogue()) == 190
 
 
 def test_a_setting_is_found_by_its_key_or_by_a_name_only_it_has() -> None:

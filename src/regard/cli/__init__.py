@@ -13,6 +13,7 @@ import typer
 
 from regard.cli import (
     align,
+    caption,
     chat,
     classify,
     demo,
@@ -60,6 +61,7 @@ app = typer.Typer(
     regard classify runs/20news < texts.txt      label of each text
     regard tag runs/ewt < in.txt                 tag words
     regard forecast runs/etth1 ETTh1.csv         next rows of a table
+    regard caption runs/scenes photo.jpg         describe a picture
     regard fill runs/masked "I can [MASK] alone" fill masks in a text
     regard evaluate runs/phrasebook              BLEU and chrF of a test set
     regard align runs/phrasebook --source in.txt --target out.txt
@@ -103,6 +105,7 @@ app.command("translate")(translate.translate)
 app.command("generate")(generate.generate)
 app.command("chat")(chat.chat)
 app.command("classify")(classify.classify)
+app.command("caption")(caption.caption)
 app.command("tag")(tag.tag)
 app.command("fill")(fill.fill)
 app.command("forecast")(forecast.forecast)

@@ -46,9 +46,9 @@ def demo(
         "de", help="Target language; the source is English. The language that a tagger tags."
     ),
     overrides: Overrides = None,
-    task: Literal["translation", "classification", "tagging", "language_model", "chat", "forecasting"] = typer.Option(
-        "translation", help="What to train: a translator, or a model for another task."
-    ),
+    task: Literal[
+        "translation", "classification", "tagging", "language_model", "chat", "captioning", "forecasting"
+    ] = typer.Option("translation", help="What to train: a translator, or a model for another task."),
     label: Literal["sentiment", "topic", "digits"] = typer.Option(
         "sentiment", help="What a classifier learns: sentiment or topic of documents, or drawn digits."
     ),
@@ -68,6 +68,7 @@ def demo(
     regard demo --task language_model
     regard demo --task chat
     regard demo --task forecasting
+    regard demo --task captioning
     regard demo train.steps=300 --run runs/quick --again
 
     Needs no data and no network, and takes about two minutes on two cores.

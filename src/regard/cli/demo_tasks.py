@@ -40,6 +40,10 @@ def demo_task(recipe: "Recipe", options: DemoOptions) -> None:
             from regard.cli.demo_forecasting import demo_forecasting
 
             demo_forecasting(recipe, folder, options)
+        case "captioning":
+            from regard.cli.demo_captioning import demo_captioning
+
+            demo_captioning(recipe, folder, options)
         case _:
             from regard.cli.demo_tagging import demo_tagging
 
@@ -50,7 +54,7 @@ def task_recipe(task: str, to: str = "de", label: str = "sentiment", overrides: 
     """Return the recipe that the demo of a task trains.
 
     Args:
-        task: classification, tagging, language_model, chat or forecasting.
+        task: classification, tagging, language_model, chat, captioning or forecasting.
         to: The language that a tagger tags.
         label: The set of labels of a classifier; `digits` are pictures.
         overrides: Overrides of the recipe.
@@ -62,6 +66,7 @@ def task_recipe(task: str, to: str = "de", label: str = "sentiment", overrides: 
         "classification": "documents" if has_documents else "digits",
         "tagging": "tags",
         "chat": "smalltalk",
+        "captioning": "scenes",
         "forecasting": "seasonal",
     }
     shipped = generated.get(task, "phrasebook")

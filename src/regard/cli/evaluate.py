@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.evaluate_captions import evaluate_captions
 from regard.cli.evaluate_chat import evaluate_chat
 from regard.cli.evaluate_forecasts import evaluate_forecasts
 from regard.cli.evaluate_labels import evaluate_labels
@@ -99,12 +100,14 @@ def evaluate(
     regard evaluate runs/20news --source texts.txt --reference labels.txt
     regard evaluate runs/smalltalk --source dialogues.jsonl
     regard evaluate runs/digits --source pictures.txt --reference labels.txt
+    regard evaluate runs/scenes
     regard evaluate runs/etth1
 
     Translations are scored as a whole and by source length. For a classifier it prints accuracy, macro F1, calibration
     error and the scores of each class; for a tagger accuracy, also of words unseen in training, and the scores of each
     tag; for a chatbot perplexities with and without the turns before the last one, and how diverse its replies are;
-    for a forecaster the errors by step and column, beside those of baselines. Without files it uses the test set of the
+    for a captioner CIDEr-D and BLEU beside two baselines, and where attention points on generated scenes; for a
+    forecaster the errors by step and column, beside those of baselines. Without files it uses the test set of the
     recipe or, if there is none, the validation set.
     """
     task = task_of(run)
@@ -126,6 +129,11 @@ def evaluate(
     if task in ("classification", "image_classification"):
         _refuse(only_translations, "a classifier")
         evaluate_labels(run, source, reference or [], against, output, figure, as_json, device, dtype)
+        return
+    if task == "captioning":
+        others = {"--metric": metric, "--tokenize": tokenize != "13a", "--quantize": quantize, "--against": against}
+        _refuse({**others, "--reference": reference, "--figure": figure}, "a captioner")
+        evaluate_captions(run, source, output, as_json, device, dtype, _search_options(options))
         return
     if figure:
         raise ValueError("--figure draws the confusion matrix of labels or tags; for attention maps use regard figure")
@@ -193,6 +201,13 @@ def task_of(run: str) -> str | None:
 
     folder = find_run(run).folder
     return load_bundle_recipe(folder).task if (folder / RECIPE).is_file() else None
+
+
+def _search_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of the search that were given and that a captioner has."""
+    chosen = given(options)
+    _refuse({"--tokens": chosen.pop("tokens", None)}, "a captioner")
+    return chosen
 
 
 def _refuse(options: dict[str, Any], what: str) -> None:

@@ -22,8 +22,8 @@ Out = Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Output fi
 Kind = Annotated[
     str,
     typer.Option(
-        help="alignment, lines, heads, positions, beam, document, dialogue, patches, surprisal, tags, forecast or "
-        "curves."
+        help="alignment, lines, heads, positions, beam, document, dialogue, patches, caption, surprisal, tags, "
+        "forecast or curves."
     ),
 ]
 Target = Annotated[
@@ -110,6 +110,7 @@ def figure(
     regard figure runs/shakespeare "To be, or not to be" --kind surprisal -o surprisal.pdf
     regard figure runs/tags "Der Hund ist alt" --kind tags -o tags.pdf
     regard figure runs/etth1 ETTh1.csv --kind forecast -o forecast.pdf
+    regard figure runs/scenes photo.jpg --kind caption -o caption.pdf
     regard figure runs/documents "The soup was good. It rained." --kind document -o document.pdf
     regard figure runs/chat "I am Anna." "Hi Anna." "Who am I?" --kind dialogue -o dialogue.pdf
     regard figure runs/digits digit.png --kind patches -o patches.png
@@ -144,7 +145,7 @@ def _draw(run: str, texts: list[str], kind: str, device: str, options: dict[str,
         return draw(predictor, texts, kind, **{name: options[name] for name in _DIALOGUE_OPTIONS})
     text = texts[0] if texts else ""
     if kind in TEXT_KINDS:
-        return draw(predictor, text, kind, title=options["title"], scale=options["scale"])
+        return draw(predictor, text, kind, title=options["title"], scale=options["scale"], beam=options["beam"])
     check_predictor(predictor, kind)
     adapter = make_adapter(predictor)
     lines = text.strip().splitlines()

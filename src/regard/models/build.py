@@ -9,6 +9,8 @@ from regard.models.dual_encoder import DualEncoder, TextEncoder
 from regard.models.han import build_hierarchical_encoder
 from regard.models.hierarchical import HierarchicalTransformerEncoder, build_hierarchical_transformer
 from regard.models.hran import build_hran
+from regard.models.image_encoder import ImageEncoder
+from regard.models.image_transformer import build_image_transformer
 from regard.models.language_model import LanguageModel
 from regard.models.masked_language_model import MaskedLanguageModel, PredictionHead
 from regard.models.memory import Encoder
@@ -17,6 +19,7 @@ from regard.models.recurrent.encoder import RecurrentEncoder
 from regard.models.recurrent.luong import build_luong
 from regard.models.recurrent.sutskever import build_sutskever
 from regard.models.seq2seq import Seq2Seq
+from regard.models.show_attend_tell import build_show_attend_tell
 from regard.models.transformer import build_transformer, initialise, make_decoder, make_embedding, make_encoder
 from regard.nn.embedding import Embedding, OutputProjection
 from regard.nn.ngrams import NgramEmbedding
@@ -63,14 +66,43 @@ def build(settings: recipe.Model, source_vocabulary: int, target_vocabulary: int
             | recipe.DLinear()
         ):
             raise ValueError(f"kind = '{settings.kind}' forecasts numbers; choose another family")
+        case recipe.ShowAttendTell() | recipe.ImageTransformer():
+            raise ValueError(f"kind = '{settings.kind}' reads pictures, not text; choose another family")
+
+
+def build_captioner(
+    settings: recipe.Model,
+    image: recipe.ImageSettings,
+    vocabulary: int,
+    options: recipe.Captioning | None = None,
+) -> Seq2Seq:
+    """Build the untrained model that describes pictures, as a recipe asks for.
+
+    Args:
+        settings: The `[model]` section.
+        image: The `[image]` section.
+        vocabulary: Size of the vocabulary of the captions.
+        options: The `[captioning]` section.
+    """
+    match settings:
+        case recipe.ShowAttendTell():
+            return build_show_attend_tell(settings, image, vocabulary, options or recipe.Captioning())
+        case recipe.ImageTransformer():
+            return build_image_transformer(settings, image, vocabulary)
+        case _:
+            raise ValueError(
+                f"kind = '{settings.kind}' reads no pictures; choose show_attend_tell or image_transformer"
+            )
 
 
 def has_dynamic_shapes(model: nn.Module) -> bool:
     """Return whether the shapes in a pass depend on the data: a CUDA graph cannot capture, nor compilation speed it up.
 
-    The number of steps of recurrent layers depends on the data, and so does the number of turns of dialogues.
+    The number of steps of recurrent layers depends on the data, and so does the number of turns of dialogues, and of
+    captions of pictures.
     """
-    return is_recurrent(model) or any(isinstance(module, HierarchicalTransformerEncoder) for module in model.modules())
+    dynamic = (HierarchicalTransformerEncoder, ImageEncoder)
+    return is_recurrent(model) or any(isinstance(module, dynamic) for module in model.modules())
 
 
 def build_encoder(settings: recipe.Model, vocabulary: int) -> tuple[Encoder, int]:

@@ -42,6 +42,15 @@ class Memory:
         sums_BD = sums_BD.index_add(0, self.layout.sequence_N, self.states_ND)
         return sums_BD / self.layout.lengths_B.clamp(min=1)[:, None]
 
+    def take(self, rows_R: Int[Tensor, " R"]) -> "Memory":
+        """Return the memories of these inputs, in this order, repeated where an input is named again."""
+        layout, lengths_R = self.layout, self.layout.lengths_B[rows_R]
+        taken = Layout.from_lengths(lengths_R)
+        index_N = layout.offsets[:-1][rows_R].long()[taken.sequence_N.long()] + taken.position_N
+        values_ND = None if self.values_ND is None else self.values_ND[index_N]
+        last = tuple(state_LBD[:, rows_R] for state_LBD in self.last)
+        return Memory(self.states_ND[index_N], taken, values_ND, last)
+
     def initial_state(self, layers: int, width: int, tensors: int) -> tuple[Float[Tensor, "L B D3"], ...]:
         """Return the hidden state from which a recurrent decoder starts.
 

@@ -14,6 +14,7 @@ To add an option, add one field with `option(default, help, ...)` to the class i
 neither torch nor pydantic, so that `regard --help` stays instant.
 """
 
+from regard.options.captions import CaptionOptions
 from regard.options.decoding import (
     BeamOptions,
     ChatOptions,
@@ -27,6 +28,7 @@ from regard.options.terminology import Terminology
 
 __all__ = [
     "BeamOptions",
+    "CaptionOptions",
     "ChatOptions",
     "CoverageOptions",
     "GenerationOptions",

@@ -286,7 +286,7 @@ class GenerationOptions(SamplingOptions, SeedOptions, BeamOptions):
             ValueError: If there is no option of that name, a value is not allowed, or options of both search and
                 sampling are given.
         """
-        sampling = [name for name in ("sample", *_SAMPLING) if changes.get(name)]
+        sampling = [name for name in ("sample", *SAMPLING_NAMES) if changes.get(name)]
         if "beam" in changes:
             if sampling:
                 raise OptionError(
@@ -337,7 +337,7 @@ class ChatOptions(GenerationOptions):
             ValueError: If there is no option of that name, a value is not allowed, or options of both search and
                 sampling are given.
         """
-        if any(changes.get(name) is not None for name in _SAMPLING) and not {"sample", "beam"} & changes.keys():
+        if any(changes.get(name) is not None for name in SAMPLING_NAMES) and not {"sample", "beam"} & changes.keys():
             changes["sample"] = True
         return super().override(**changes)
 
@@ -350,7 +350,7 @@ class ChatOptions(GenerationOptions):
         return self.override(nbest=count, beam=beam)
 
 
-_SAMPLING = (*(declared.name for declared in SamplingOptions.declared()), "seed")
+SAMPLING_NAMES = (*(declared.name for declared in SamplingOptions.declared()), "seed")
 """Options that have no effect without sampling."""
 
 
@@ -375,7 +375,7 @@ def _check_search(options: "TranslationOptions | GenerationOptions", sampled: bo
     if not sampled:
         check_beam(options)
         for declared in options.declared():
-            if declared.name in _SAMPLING and getattr(options, declared.name) != declared.default:
+            if declared.name in SAMPLING_NAMES and getattr(options, declared.name) != declared.default:
                 raise OptionError(
                     f"{{{declared.name}}} has no effect on beam search; use {{sample:True}} too, or leave it out"
                 )

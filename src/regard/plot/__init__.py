@@ -6,6 +6,7 @@ distinguishable for colour-blind readers, colour bars show the true range, and r
 
 from regard.plot.bars import bars
 from regard.plot.beam import BeamNode, beam
+from regard.plot.caption import caption
 from regard.plot.confusion import confusion
 from regard.plot.curves import CurvePanel, Series, curves, growth, lengths
 from regard.plot.document import dialogue, document
@@ -28,6 +29,7 @@ __all__ = [
     "alignment",
     "bars",
     "beam",
+    "caption",
     "confusion",
     "curves",
     "dialogue",

@@ -2,6 +2,7 @@
 
 from regard.options import Terminology, TranslationOptions
 from regard.predict.alignment import AlignmentHead
+from regard.predict.captioner import Caption, Captioner
 from regard.predict.chat_attention import AttendedTurn, ReplyAttention, reply_attention
 from regard.predict.chatbot import Chatbot
 from regard.predict.classifier import AttendedSpan, ClassifiedText, TextClassifier
@@ -26,6 +27,8 @@ __all__ = [
     "AttendedSpan",
     "AttendedTurn",
     "BM25Retriever",
+    "Caption",
+    "Captioner",
     "Chatbot",
     "ClassifiedImage",
     "ClassifiedText",

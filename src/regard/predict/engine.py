@@ -92,12 +92,12 @@ def encoder_input(sources: Sequence[Sequence[int]], device: torch.device) -> Rag
 
 def run_search(
     engine: SteppableModel,
-    inputs: Ragged | NestedRagged,
+    inputs: Ragged | NestedRagged | Tensor,
     sentences: Sequence[decode.SentenceOptions],
     options: decode.SearchOptions,
     search: Callable[..., list[list[decode.Hypothesis]]] = decode.search,
 ) -> list[list[decode.Hypothesis]]:
-    """Encode sources, or prefill prompts, and search for the hypotheses of each in one batch."""
+    """Encode sources or pictures, or prefill prompts, and search for the hypotheses of each in one batch."""
     # A model that is still trained must not keep tensors that were created in inference mode.
     with torch.no_grad(), torch.inference_mode(not isinstance(engine, nn.Module)):
         return search(engine, engine.start(inputs, options.rows), sentences, options, inputs.device)

@@ -1,5 +1,6 @@
 """Recipes: all settings of a run, read from a TOML file and `key=value` overrides into a frozen `Recipe`."""
 
+from regard.recipe.captioning import PictureReading, ShowAttendTell
 from regard.recipe.catalogue import Setting, catalogue, find_settings, json_schema
 from regard.recipe.data import (
     ConllCorpus,
@@ -19,10 +20,10 @@ from regard.recipe.decode import Decode
 from regard.recipe.forecasters import DLinear, InvertedTransformer, LstmAttention, NLinear, PatchTransformer
 from regard.recipe.images import IMAGE_CORPORA, DigitsCorpus, ImagesCorpus, ImageSettings, ScenesCorpus
 from regard.recipe.load import dump, load, parse, render, shipped_recipe, shipped_recipes
-from regard.recipe.model import ConvS2S, HierarchicalTransformer, Model, SelfAttentive, Transformer
+from regard.recipe.model import ConvS2S, HierarchicalTransformer, ImageTransformer, Model, SelfAttentive, Transformer
 from regard.recipe.recurrent import Bahdanau, Han, Hran, Luong, Rnn, Sutskever
 from regard.recipe.series import SERIES_CORPORA, SeasonalCorpus, SeriesCorpus
-from regard.recipe.settings import Recipe, Text, Train
+from regard.recipe.settings import Recipe, Text
 from regard.recipe.starter import starter
 from regard.recipe.tasks import (
     HIERARCHICAL_FAMILIES,
@@ -30,6 +31,7 @@ from regard.recipe.tasks import (
     ME,
     TASK_FIELDS,
     YOU,
+    Captioning,
     Chatting,
     Classification,
     FieldKind,
@@ -38,6 +40,7 @@ from regard.recipe.tasks import (
     LanguageModelling,
     Tagging,
 )
+from regard.recipe.training import Train
 
 __all__ = [
     "HIERARCHICAL_FAMILIES",
@@ -48,6 +51,7 @@ __all__ = [
     "TASK_FIELDS",
     "YOU",
     "Bahdanau",
+    "Captioning",
     "Chatting",
     "Classification",
     "ConllCorpus",
@@ -68,6 +72,7 @@ __all__ = [
     "Hran",
     "ImageClassification",
     "ImageSettings",
+    "ImageTransformer",
     "ImagesCorpus",
     "InvertedTransformer",
     "JsonlCorpus",
@@ -78,6 +83,7 @@ __all__ = [
     "NLinear",
     "PatchTransformer",
     "PhrasebookCorpus",
+    "PictureReading",
     "Recipe",
     "Rnn",
     "ScenesCorpus",
@@ -85,6 +91,7 @@ __all__ = [
     "SelfAttentive",
     "SeriesCorpus",
     "Setting",
+    "ShowAttendTell",
     "SmallTalkCorpus",
     "Sutskever",
     "Tagging",

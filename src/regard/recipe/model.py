@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from regard.recipe.captioning import PictureReading, ShowAttendTell
 from regard.recipe.family import Family, Sizes, Tied
 from regard.recipe.forecasters import DLinear, InvertedTransformer, LstmAttention, NLinear, PatchTransformer
 from regard.recipe.recurrent import Bahdanau, Han, Hran, Luong, Rnn, Sutskever
@@ -185,6 +186,24 @@ class ConvS2S(Family):
         return self
 
 
+class ImageTransformer(SelfAttentive, PictureReading):
+    """A Transformer that describes a picture: its encoder reads regions, its decoder writes words."""
+
+    SIZES: ClassVar[Sizes] = {
+        "tiny": {"width": 128, "inner": 256, "heads": 4, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.1},
+        "small": {"width": 256, "inner": 1024, "heads": 4, "encoder_layers": 3, "decoder_layers": 3, "dropout": 0.2},
+        "base": {"width": 512, "inner": 2048, "heads": 8, "encoder_layers": 6, "decoder_layers": 6, "dropout": 0.1},
+    }
+
+    kind: Literal["image_transformer"] = "image_transformer"
+    """The family of the model."""
+    size: Literal["tiny", "small", "base"] = "small"
+    """A preset for width, inner, heads, layers and dropout."""
+    tied: Literal["decoder", "none"] = "decoder"
+    """Whether the embedding of words and the output projection share one matrix (Press & Wolf 2017): `decoder` or
+    none."""
+
+
 def _family(value: object) -> str:
     """Return the family that a table names; the default is a Transformer."""
     if isinstance(value, Family):
@@ -200,6 +219,8 @@ Model = Annotated[
     | Annotated[ConvS2S, Tag("convs2s")]
     | Annotated[Hran, Tag("hran")]
     | Annotated[HierarchicalTransformer, Tag("hierarchical")]
+    | Annotated[ShowAttendTell, Tag("show_attend_tell")]
+    | Annotated[ImageTransformer, Tag("image_transformer")]
     | Annotated[Rnn, Tag("rnn")]
     | Annotated[Han, Tag("han")]
     | Annotated[PatchTransformer, Tag("patch")]

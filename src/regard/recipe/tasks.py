@@ -16,6 +16,7 @@ TASK_FIELDS: dict[str, dict[str, FieldKind]] = {
     "image_classification": {"image": "image", "label": "label"},
     "tagging": {"words": "words", "tags": "tags"},
     "chat": {"history": "turns", "reply": "text"},
+    "captioning": {"image": "image", "captions": "texts"},
     "forecasting": {"series": "series"},
 }
 """The fields of a record of each built-in task (`regard.tasks`), in the order of columns in a file."""
@@ -26,6 +27,7 @@ TASK_FAMILIES: dict[str, tuple[str, ...]] = {
     "image_classification": ("transformer",),
     "tagging": ("transformer", "rnn"),
     "chat": ("transformer", "sutskever", "bahdanau", "luong", "convs2s", "hran", "hierarchical", "rnn"),
+    "captioning": ("show_attend_tell", "image_transformer"),
     "forecasting": ("patch", "inverted", "lstm", "nlinear", "dlinear"),
 }
 """The model families that each built-in task works with."""
@@ -36,6 +38,9 @@ HIERARCHICAL_FAMILIES = ("hran", "hierarchical")
 YOU, ME = "<you>", "<me>"
 """The symbols that the turns of a dialogue begin with: turns of the other speaker, and earlier ones of the speaker of
 the reply. Chat adds them to `text.symbols`."""
+
+
+Weight = Annotated[float, Field(ge=0.0)]
 
 
 class TaskSection(Section):
@@ -171,3 +176,20 @@ class Forecasting(TaskSection):
         if list(self.quantiles) != sorted(set(self.quantiles)):
             raise ValueError(f"quantiles = {list(self.quantiles)} must rise, without repetition")
         return self
+
+
+class Captioning(TaskSection):
+    """Captioning: what is added to the loss of a model with attention to regions."""
+
+    spread: Weight = 0.0
+    """Doubly stochastic regularisation (Xu et al. 2015, eq. 14): the weight λ of Σ_i (1 - Σ_t α_ti)², by which each
+    region i gets attention at some time; 0 leaves attention free."""
+    reinforce: Weight = 0.1
+    """Hard attention: the weight λ_r of REINFORCE (Xu et al. 2015, eq. 12)."""
+    entropy: Weight = 0.002
+    """Hard attention: the weight λ_e of the entropy of the distribution over regions (Xu et al. 2015, eq. 12)."""
+    expected: Fraction = 0.5
+    """Hard attention: the probability with which a caption is trained with the mean of all regions instead of sampled
+    ones, which lowers the variance (Xu et al. 2015, section 4.1)."""
+    temperature: Annotated[float, Field(gt=0.0)] = 1.0
+    """Temperature of the gumbel attention: lower is closer to one region, with noisier gradients (Jang et al. 2017)."""

@@ -17,6 +17,7 @@ import torch
 from regard.bundle import Bundle, check_folder, find_device, load_bundle_recipe, read_bundle
 from regard.predict import (
     BM25Retriever,
+    Captioner,
     Chatbot,
     DualEncoderRetriever,
     Forecaster,
@@ -34,6 +35,7 @@ from regard.predict import (
 from regard.recipe import TASK_FIELDS, Recipe
 from regard.run_files import WEIGHTS
 from regard.run_path import find_run
+from regard.tasks.captioning import CaptioningTask
 from regard.tasks.chat import ChatTask
 from regard.tasks.classification import ClassificationTask
 from regard.tasks.forecasting import ForecastingTask
@@ -53,6 +55,7 @@ __all__ = [
     "Task",
     "load",
     "load_bundle",
+    "load_captioner",
     "load_chatbot",
     "load_classifier",
     "load_forecaster",
@@ -85,6 +88,8 @@ def make_task(recipe: Recipe) -> Task:
             return TaggingTask(recipe)
         case "chat":
             return RetrievalTask(recipe) if recipe.is_retrieval else ChatTask(recipe)
+        case "captioning":
+            return CaptioningTask(recipe)
         case "forecasting":
             return ForecastingTask(recipe)
         case unknown:
@@ -201,6 +206,11 @@ def load_retriever(
 def load_forecaster(path: str | Path, device: str = "auto", precision: str = "auto") -> Forecaster:
     """Open a trained run as a forecaster; a run of another task raises a ValueError."""
     return _load_as(Forecaster, "task = 'forecasting'", path, device, precision)
+
+
+def load_captioner(path: str | Path, device: str = "auto", precision: str = "auto") -> Captioner:
+    """Open a trained run as a captioner of pictures; a run of another task raises a ValueError."""
+    return _load_as(Captioner, "task = 'captioning'", path, device, precision)
 
 
 def load_tagger(path: str | Path, device: str = "auto", precision: str = "auto") -> WordTagger:
