@@ -18,10 +18,10 @@ FIGURE = "dialogue.png"
 TRAINING_DIALOGUES = 2
 MESSAGES = (
     "Good evening.",
-    "My name is Clara, and my brother is called Felix.",
-    "I would like a lemonade, please.",
+    "My name is Clara.",
+    "I am twenty, my sister is eighteen.",
     "What is my name?",
-    "And my brother's?",
+    "How old is my sister?",
 )
 """What the user says in the conversation that the demo ends with."""
 SHOWN = 3
